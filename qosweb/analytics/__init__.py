@@ -1,4 +1,4 @@
-"""Analysis of access logs on Spark: which guarantees of the policy were held. Needs the extra `analytics`.
+"""Log analysis on Spark: checks from access logs which guarantees were kept. Needs the extra `analytics`.
 
     from qosweb.analytics import analyze, open_session, read_requests
 

@@ -1,9 +1,9 @@
-"""The whole analysis of logs that are complete, on one session: from sources and limits to findings.
+"""Batch analysis: runs all Spark queries over complete logs and returns the findings.
 
-The lines are read once for all sums, without the text of bad ones. They are read again only for questions about single
-lines (those that show a violation, bad ones, pages that were accessed), and where a policy that is not at the beginning
-of the logs promises a response time.
-Neighbours: ``findings`` judges; ``stream`` does the same for logs that grow.
+All sums come from a single pass over the lines, which skips the text of bad lines. The lines are read again only for
+queries about single lines (evidence of a violation, bad lines, accessed pages), and where a policy that appears late in
+the logs has a response time that the first pass did not know.
+Neighbours: ``findings`` judges; ``follow.stream`` does the same for growing logs.
 """
 
 from __future__ import annotations
@@ -29,47 +29,51 @@ if TYPE_CHECKING:
 
 def analyse(
     spark: SparkSession,
-    wanted: AnalysisRequest,
-    say: Callable[[str], None] = lambda _: None,
-    aside: str | None = None,
-    tell: Callable[[Findings], None] = lambda _: None,
+    request: AnalysisRequest,
+    show_step: Callable[[str], None] = lambda _: None,
+    bad_folder: str | None = None,
+    on_findings: Callable[[Findings], None] = lambda _: None,
 ) -> Findings:
-    """``say`` is told what is being done, ``tell`` the verdict (see ``conclude``); ``aside`` is where bad lines go."""
-    limits = wanted.limits
-    say("reading the lines")
-    all_lines = narrow(read_lines(spark, wanted.sources, with_text=False), wanted.response)
-    scan, told = _scanned(all_lines, wanted, say)
+    """Analyses complete logs.
+
+    ``show_step`` shows the current step. ``on_findings`` gets the findings early (see ``conclude``). Bad lines are
+    written to ``bad_folder``.
+    """
+    limits = request.limits
+    show_step("reading the lines")
+    all_lines = narrow(read_lines(spark, request.sources, with_text=False), request.response)
+    scan, events = _scan_lines(all_lines, request, show_step)
     lines, of_slots = requests(all_lines), scan.slots()
     try:
-        with ThreadPoolExecutor(1) as background:  # queries that no verdict on a share waits for
+        with ThreadPoolExecutor(1) as background:  # queries whose results no share verdict needs
             took = background.submit(lambda: tables.percentiles(scan.times()))
-            twice = background.submit(lambda: line_queries.twice(lines, scan))
+            twice = background.submit(lambda: line_queries.duplicate_ends(lines, scan))
             busiest = background.submit(lambda: tables.top(scan.asked_for()))
             seen = slot_sums.survey(of_slots, limits)
             if seen.bad:
-                say("looking for what is wrong with bad lines")
-                all_lines = narrow(read_lines(spark, wanted.sources), wanted.response)
+                show_step("classifying bad lines")
+                all_lines = narrow(read_lines(spark, request.sources), request.response)
                 seen = seen._replace(bad=line_queries.bad_lines(all_lines))
             if not seen.requests:
-                if seen.bad and aside:
-                    line_queries.set_aside(all_lines, aside)
+                if seen.bad and bad_folder:
+                    line_queries.write_bad_lines(all_lines, bad_folder)
                 cause = f" ({seen.bad[0][2]} lines: {seen.bad[0][1]}, in {seen.bad[0][0]})" if seen.bad else ""
                 raise UsageError(f"no request could be read from the logs{cause}")
             gathered = Gathered(
-                told,
+                events,
                 of_slots,
                 took.result,
                 busiest.result,
                 twice.result,
                 lambda broken: line_queries.samples(
-                    spark, lines, broken, limits, wanted.response, sorted(outside(told))
+                    spark, lines, broken, limits, request.response, sorted(outside(events))
                 ),
                 lambda policy: _accesses(spark, lines, policy, limits),
             )
-            findings = conclude(gathered, seen, wanted, say, tell)
-        if seen.bad and aside:
-            say("setting bad lines aside")
-            line_queries.set_aside(all_lines, aside)
+            findings = conclude(gathered, seen, request, show_step, on_findings)
+        if seen.bad and bad_folder:
+            show_step("writing bad lines")
+            line_queries.write_bad_lines(all_lines, bad_folder)
         return findings
     finally:
         scan.kept.unpersist()
@@ -78,30 +82,33 @@ def analyse(
 def _accesses(
     spark: SparkSession, lines: DataFrame, policy: LoggedPolicy, limits: AnalysisLimits
 ) -> Mapping[int, AccessTimes] | None:
-    """None if there are too many pages: what depends on them is not judged, all else is."""
+    """Access times by page set; None if there are too many pages, then rules on accesses are not judged."""
     try:
-        return line_queries.accesses(line_queries.accessed(spark, lines, policy, limits), policy)
+        return line_queries.collect_accesses(line_queries.query_accesses(spark, lines, policy, limits), policy)
     except UsageError:
         return None
 
 
-def _scanned(lines: DataFrame, wanted: AnalysisRequest, say: Callable[[str], None]) -> tuple[LineScan, list[LogEvent]]:
-    """The sums, cached, and the events.
+def _scan_lines(
+    lines: DataFrame, request: AnalysisRequest, show_step: Callable[[str], None]
+) -> tuple[LineScan, list[LogEvent]]:
+    """The cached sums, and the events.
 
-    Slow requests are counted in the same pass. That needs the response times of the policies, which are events: the
-    beginning of the logs is searched for them first. If later policies promise more, the lines are read once more.
+    Slow requests are counted in the same pass, which needs the response times of the policies. Policies are events, so
+    the beginning of the logs is searched for them first. If later policies add response times, the lines are read once
+    more.
     """
-    at_first = [event for line in sources.first_lines(wanted.sources) if (event := event_in(line)) is not None]
-    responses_ms = policies.response_limits(policies_of(wanted, at_first)[0])
+    at_first = [event for line in sources.first_lines(request.sources) if (event := event_in(line)) is not None]
+    responses_ms = policies.response_limits(policies_of(request, at_first)[0])
     while True:
-        say("adding up the lines")
+        show_step("aggregating the lines")
         scan = LineScan(
-            lines, wanted.limits, responses_ms, one_policy=wanted.spec is not None, response=wanted.response
+            lines, request.limits, responses_ms, one_policy=request.spec is not None, response=request.response
         )
         scan.kept.cache()
-        told = scan.events()
-        promised_ms = policies.response_limits(policies_of(wanted, told)[0])
+        events = scan.events()
+        promised_ms = policies.response_limits(policies_of(request, events)[0])
         if set(promised_ms) <= set(responses_ms):
-            return scan, told
+            return scan, events
         scan.kept.unpersist()
         responses_ms = promised_ms

@@ -1,4 +1,4 @@
-"""The public interface of the analysis: sessions, logs as DataFrames, and verdicts. ``qosweb.analytics`` exports it.
+"""Public Python interface of the analysis: sessions, logs as DataFrames, verdicts. ``qosweb.analytics`` exports it.
 
 PySpark is imported when a function is called. The README of this package documents columns, options and the report.
 """
@@ -28,10 +28,10 @@ if TYPE_CHECKING:
 def open_session(
     master: str = "local[*]", *, app_name: str = "qosweb analytics", conf: Mapping[str, str] | None = None
 ) -> AbstractContextManager[SparkSession]:
-    """A new Spark session for a with block, on a Java that is found or was installed with the extra.
+    """Opens a new Spark session for a with block, on a Java that is found or was installed with the extra.
 
     ``conf`` adds Spark settings. Raises AnalyticsUnavailableError if Spark cannot start, and RuntimeError if this
-    process has a session already: all functions here take any SparkSession, so use that one.
+    process has a session already: all functions here take any SparkSession, so use that session.
     """
     from qosweb.analytics.spark.session import spark_session
 
@@ -39,10 +39,10 @@ def open_session(
 
 
 def read_requests(spark: SparkSession, logs: Names, *, log_format: str | None = None) -> DataFrame:
-    """The good request lines of files, folders and globs, with the columns of the README's table.
+    """Reads the good request lines of files, folders and globs, with the columns of the README's table.
 
-    ``log_format`` is ``json``, ``combined`` or ``parquet``; without it each file shows its own. Raises UsageError for
-    logs that are not there.
+    ``log_format`` is ``json``, ``combined`` or ``parquet``; by default it is detected for each file. Raises UsageError
+    for logs that do not exist.
     """
     from qosweb.analytics.read import log_lines
 
@@ -51,7 +51,7 @@ def read_requests(spark: SparkSession, logs: Names, *, log_format: str | None = 
 
 
 def read_events(spark: SparkSession, logs: Names, *, log_format: str | None = None) -> DataFrame:
-    """The good event lines, with all columns of the README's table; those that an event does not have are null."""
+    """Reads the good event lines, with all columns of the README's table; fields that an event lacks are null."""
     from pyspark.sql import functions as f
 
     good = _lines(spark, logs, log_format).where("cause is null and event is not null")
@@ -63,7 +63,7 @@ def read_events(spark: SparkSession, logs: Names, *, log_format: str | None = No
 
 
 def read_bad_lines(spark: SparkSession, logs: Names, *, log_format: str | None = None) -> DataFrame:
-    """Lines that cannot be used: ``file``, ``cause``, and ``line``, the text as far as it is known."""
+    """Reads the bad lines: ``file``, ``cause``, and ``line``, the text as far as it is known."""
     from qosweb.analytics.read import line_queries
 
     return line_queries.bad_texts(_lines(spark, logs, log_format))
@@ -80,16 +80,16 @@ def analyze(
 ) -> Analysis:
     """Judges the logs of all nodes of a cluster, as ``qosweb analyze`` does.
 
-    ``spec`` is the file of a specification that replaces those in the logs. ``response`` says which time a response
-    time limits: ``service`` or ``total``. Raises UsageError if no request can be read.
+    ``spec`` is a file with a specification that replaces those in the logs. ``response`` says what a response time
+    measures: ``service`` or ``total``. Raises UsageError if no request can be read.
     """
     from qosweb.analytics.analysis import analyse
     from qosweb.analytics.read import policies
     from qosweb.analytics.read.rows import AnalysisRequest
 
     policy = policies.from_file(os.fspath(spec)) if spec is not None else None
-    wanted = AnalysisRequest(_sources(logs, log_format), policy, limits or AnalysisLimits(), response)
-    return Analysis(spark, analyse(spark, wanted))
+    request = AnalysisRequest(_sources(logs, log_format), policy, limits or AnalysisLimits(), response)
+    return Analysis(spark, analyse(spark, request))
 
 
 @dataclass(frozen=True)
@@ -105,13 +105,13 @@ class Analysis:
         return self.findings.outcome
 
     def verdicts(self) -> DataFrame:
-        """A verdict for each rule (``window`` is null), each rule of the cluster, and each rule in each window."""
+        """One verdict for each rule (``window`` is null), each rule of the cluster, and each rule in each window."""
         from qosweb.analytics.report.parquet_export import verdict_frame
 
         return verdict_frame(self.spark, self.findings)
 
     def table(self) -> DataFrame:
-        """Counts, bytes and percentiles of times by window, node and class; null stands for all of them."""
+        """Counts, bytes and latency percentiles by window, node and class; null means all."""
         from qosweb.analytics.report.parquet_export import outcome_frame
 
         return outcome_frame(self.spark, self.findings)
@@ -125,11 +125,11 @@ class Analysis:
     def write(self, out: Name) -> None:
         """Writes ``report.html``, ``report.json``, ``verdicts.parquet`` and ``table.parquet`` into a folder."""
         from qosweb.analytics.report.json_report import write_report
-        from qosweb.analytics.report.parquet_export import keep_tables
+        from qosweb.analytics.report.parquet_export import export_tables
 
         folder = Path(out).absolute()
         folder.mkdir(parents=True, exist_ok=True)
-        keep_tables(self.spark, self.findings, folder)
+        export_tables(self.spark, self.findings, folder)
         write_report(self.findings, folder)
 
 

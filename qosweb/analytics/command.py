@@ -1,4 +1,4 @@
-"""``qosweb analyze``: reads the options, runs the analysis on a session, and writes down what was found."""
+"""The command ``qosweb analyze``: checks the options, runs the analysis on a Spark session, writes the report."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from qosweb.analytics.errors import AnalyticsUnavailableError
 from qosweb.analytics.read import policies, sources
 from qosweb.analytics.read.rows import VIOLATED, AnalysisLimits, AnalysisRequest
 from qosweb.analytics.spark.progress import ProgressDisplay, SparkTracker
-from qosweb.analytics.spark.session import in_short, spark_session
+from qosweb.analytics.spark.session import short_message, spark_session
 from qosweb.errors import UsageError
 from qosweb.plots import need_matplotlib
 from qosweb.tools.situation import read_option
@@ -34,10 +34,10 @@ EVERY_MIN_S, EVERY_MAX_S = 0.2, 3600.0
 
 _MASTER = re.compile(r"local(\[(\*|[0-9]+)(,[0-9]+)?\])?|local-cluster\[.*\]|spark://.+:[0-9]+(,.+)*|yarn|k8s://.+")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
-# The loop that Spark makes of the pass over the lines is beyond what the JVM compiles as a rule (8000 bytes), where a
-# policy has response times: it would be interpreted.
+# By default the JVM does not compile methods above 8000 bytes of bytecode. Spark's generated loop over the lines
+# exceeds this where a policy has response times, and would be interpreted.
 _JVM = "-XX:-DontCompileHugeMethods"
-# A small log is done before optimised machine code pays off: this halves the processor time of 10,000 lines.
+# A small log is done before optimised code pays off: this halves the CPU time of 10,000 lines.
 _SHORT_LIVED_JVM = f"{_JVM} -XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
 T = TypeVar("T")
@@ -46,7 +46,9 @@ T = TypeVar("T")
 def analyze(arguments: argparse.Namespace) -> int:
     limits = limits_of(arguments)
     if not _MASTER.fullmatch(arguments.master):
-        raise UsageError(f"--master {arguments.master}: write such as local[*], spark://host:7077, yarn or k8s://...")
+        raise UsageError(
+            f"--master {arguments.master}: expected a form such as local[*], spark://host:7077, yarn or k8s://..."
+        )
     if arguments.out:
         need_matplotlib("--out")
     spec = policies.from_file(arguments.spec) if arguments.spec else None
@@ -54,51 +56,51 @@ def analyze(arguments: argparse.Namespace) -> int:
         return _each(arguments, spec, limits)
     found = _sources(arguments)
     out = _folder(arguments.out) if arguments.out else None
-    wanted = AnalysisRequest(found, spec, limits, arguments.response)
+    request = AnalysisRequest(found, spec, limits, arguments.response)
     if arguments.follow and out:
         from qosweb.analytics.follow.checkpoint import check_fixed, locked
 
         _pace(arguments)
-        with locked(_checkpoint(arguments, out)):  # now, and not when Spark has been started for it
-            check_fixed(_checkpoint(arguments, out), wanted)
+        with locked(_checkpoint(arguments, out)):  # fail before Spark is started
+            check_fixed(_checkpoint(arguments, out), request)
     with _spark(arguments, found) as (spark, progress):
-        findings = (_follow if arguments.follow else _once)(spark, wanted, arguments, out, progress)
-    return _written(findings, arguments, out)
+        findings = (_follow if arguments.follow else _once)(spark, request, arguments, out, progress)
+    return _write_report(findings, arguments, out)
 
 
 def _each(arguments: argparse.Namespace, spec: LoggedPolicy | None, limits: AnalysisLimits) -> int:
-    """Every LOG for itself, on one session; what is wrong with one of them does not keep the others from it."""
+    """Judges every LOG separately, on one session; an error in one log does not stop the others."""
     if arguments.follow or arguments.keep_lines:
-        raise UsageError("--each is for logs that are complete: without --follow and --keep-lines")
+        raise UsageError("--each cannot be combined with --follow or --keep-lines")
     named = dict(map(_named, arguments.logs))
     if len(named) < len(arguments.logs):
-        raise UsageError("--each: two logs have one name; write NAME=LOG")
+        raise UsageError("--each: two logs have the same name; write NAME=LOG")
     code = 0
     with _spark(arguments, sources.Sources()) as (spark, progress):
         for name, log in named.items():
-            progress.say(name)
+            progress.show_step(name)
             out = _folder(f"{arguments.out}/{name}") if arguments.out else None
             try:
-                wanted = AnalysisRequest(sources.find([log], arguments.format), spec, limits, arguments.response)
-                findings = _once(spark, wanted, arguments, out, progress)
+                request = AnalysisRequest(sources.find([log], arguments.format), spec, limits, arguments.response)
+                findings = _once(spark, request, arguments, out, progress)
             except UsageError as error:
                 print(json.dumps({"name": name, "error": str(error)}) if arguments.json else f"{name}: {error}")
                 code = 2
             else:
-                code = max(code, _written(findings, arguments, out, name))
+                code = max(code, _write_report(findings, arguments, out, name))
             sys.stdout.flush()
     return code
 
 
 def _named(log: str) -> tuple[str, str]:
-    """``NAME=LOG``, or a log that is called as its file is."""
+    """``NAME=LOG``, or a log named after its file."""
     name, mark, path = log.partition("=")
     return (name, path) if mark and _NAME.fullmatch(name) else (Path(log).name, log)
 
 
 @contextmanager
 def _spark(arguments: argparse.Namespace, found: sources.Sources) -> Iterator[tuple[SparkSession, ProgressDisplay]]:
-    """A session, and who says what it does. Raises UsageError for what Spark cannot do."""
+    """Opens a session and the progress display. Turns Spark's exceptions into UsageError."""
     try:
         from py4j.protocol import Py4JError
         from pyspark.errors import PySparkException
@@ -107,21 +109,21 @@ def _spark(arguments: argparse.Namespace, found: sources.Sources) -> Iterator[tu
             f"Analytics needs {error.name}. Run `pip install 'qosweb[analytics]'`."
         ) from None
     with ProgressDisplay(quiet=arguments.quiet or arguments.json) as progress:
-        progress.say("starting Spark")
+        progress.show_step("starting Spark")
         conf = settings(arguments.master, sources.size(found))
         with spark_session("qosweb analyze", arguments.master, conf=conf) as spark:
             progress.watch(SparkTracker(spark))
             try:
                 yield spark, progress
             except (PySparkException, Py4JError) as error:
-                said = in_short(error)  # now: what went wrong has to be asked of the JVM
-                raise UsageError(f"Spark could not do it: {said}") from None
+                said = short_message(error)  # now, while the JVM can still be asked for the cause
+                raise UsageError(f"Spark failed: {said}") from None
             finally:
                 progress.watch(None)
 
 
-def _shown(findings: Findings, arguments: argparse.Namespace, progress: ProgressDisplay) -> None:
-    """The verdict, before anything is written that does not decide it."""
+def _show_verdict(findings: Findings, arguments: argparse.Namespace, progress: ProgressDisplay) -> None:
+    """Shows the verdict, before the parts of the report that do not affect it are written."""
     from qosweb.analytics.report.terminal import show
 
     if not arguments.json:
@@ -129,8 +131,8 @@ def _shown(findings: Findings, arguments: argparse.Namespace, progress: Progress
             show(findings)
 
 
-def _written(findings: Findings, arguments: argparse.Namespace, out: Path | None, name: str = "") -> int:
-    """The whole report; the exit code."""
+def _write_report(findings: Findings, arguments: argparse.Namespace, out: Path | None, name: str = "") -> int:
+    """Writes the whole report and returns the exit code."""
     from qosweb.analytics.report.json_report import as_json, write_report
 
     if out:
@@ -138,45 +140,51 @@ def _written(findings: Findings, arguments: argparse.Namespace, out: Path | None
     if arguments.json:
         print(json.dumps(({"name": name} if name else {}) | as_json(findings)))
     elif out:
-        print(f"the whole report: {out / 'report.html'}")
+        print(f"full report: {out / 'report.html'}")
     return 1 if findings.outcome == VIOLATED else 0
 
 
 def _sources(arguments: argparse.Namespace) -> sources.Sources:
-    """Raises UsageError for logs that cannot be read, or not in this way."""
+    """The logs to read. Raises UsageError for logs that cannot be read with these options."""
     if not arguments.follow:
         return sources.find(arguments.logs, arguments.format)
     if not arguments.out:
-        raise UsageError("--follow writes its report again and again: say where with --out")
+        raise UsageError("--follow rewrites its report: name a folder for it with --out")
     if arguments.format not in (None, "json") or arguments.keep_lines:
-        raise UsageError("--follow reads JSON lines as they are written: without --format and --keep-lines")
+        raise UsageError("--follow reads JSON lines only: it cannot be combined with --format or --keep-lines")
     sources.check_growing(arguments.logs)
     return sources.Sources(json=tuple(str(path) for path in sources.growing(arguments.logs)))
 
 
 def _once(
     spark: SparkSession,
-    wanted: AnalysisRequest,
+    request: AnalysisRequest,
     arguments: argparse.Namespace,
     out: Path | None,
     progress: ProgressDisplay,
 ) -> Findings:
     from qosweb.analytics.analysis import analyse
-    from qosweb.analytics.report.parquet_export import keep_lines, keep_tables
+    from qosweb.analytics.report.parquet_export import export_lines, export_tables
 
-    aside = str(out / "bad") if out else None
-    findings = analyse(spark, wanted, progress.say, aside, tell=lambda verdict: _shown(verdict, arguments, progress))
+    bad_folder = str(out / "bad") if out else None
+    findings = analyse(
+        spark,
+        request,
+        progress.show_step,
+        bad_folder,
+        on_findings=lambda verdict: _show_verdict(verdict, arguments, progress),
+    )
     if out:
-        progress.say("writing tables")
-        keep_tables(spark, findings, out)
+        progress.show_step("writing tables")
+        export_tables(spark, findings, out)
         if arguments.keep_lines:
-            keep_lines(spark, wanted.sources, out)
+            export_lines(spark, request.sources, out)
     return findings
 
 
 def _follow(
     spark: SparkSession,
-    wanted: AnalysisRequest,
+    request: AnalysisRequest,
     arguments: argparse.Namespace,
     out: Path | None,
     progress: ProgressDisplay,
@@ -186,8 +194,10 @@ def _follow(
     assert out is not None
     every_s, late_s = _pace(arguments)
     checkpoint = _checkpoint(arguments, out)
-    findings = follow(spark, wanted, arguments.logs, out, checkpoint, every_s=every_s, late_s=late_s, say=progress.say)
-    _shown(findings, arguments, progress)
+    findings = follow(
+        spark, request, arguments.logs, out, checkpoint, every_s=every_s, late_s=late_s, show_step=progress.show_step
+    )
+    _show_verdict(findings, arguments, progress)
     return findings
 
 
@@ -196,15 +206,15 @@ def _checkpoint(arguments: argparse.Namespace, out: Path) -> Path:
 
 
 def _pace(arguments: argparse.Namespace) -> tuple[float, float]:
-    """How often to look, and how late a line may come, in seconds."""
+    """The interval between reads and the allowed lateness of a line, in seconds."""
     every_s = _read(parse_duration_s, arguments.every, "--every")
     if not EVERY_MIN_S <= every_s <= EVERY_MAX_S:
-        raise UsageError(f"--every {arguments.every}: has to be from {EVERY_MIN_S:g} s to {EVERY_MAX_S:g} s")
+        raise UsageError(f"--every {arguments.every}: must be from {EVERY_MIN_S:g} s to {EVERY_MAX_S:g} s")
     return every_s, _read(parse_duration_s, arguments.late, "--late")
 
 
 def settings(master: str, size: int | None) -> dict[str, str]:
-    """Spark's settings for logs of ``size`` bytes (None: not known). Few partitions: the first sums are small."""
+    """Spark settings for logs of ``size`` bytes (None: unknown). Few partitions, because the first sums are small."""
     conf = {
         "spark.sql.shuffle.partitions": "4",
         "spark.driver.memory": "2g",
@@ -225,11 +235,11 @@ def settings(master: str, size: int | None) -> dict[str, str]:
 
 
 def limits_of(arguments: argparse.Namespace) -> AnalysisLimits:
-    """Raises UsageError that names the option."""
+    """Parses the options of the verdicts. Raises UsageError that names the option."""
     window_s = _whole_seconds(arguments.window, "--window")
     slot_s = _whole_seconds(arguments.slot, "--slot")
     if window_s % slot_s or window_s > WINDOW_MAX_S:
-        raise UsageError(f"--window {arguments.window}: has to be a multiple of --slot {arguments.slot}, at most a day")
+        raise UsageError(f"--window {arguments.window}: must be a multiple of --slot {arguments.slot}, at most a day")
     capacity = arguments.capacity
     return AnalysisLimits(
         window_s=window_s,
@@ -253,7 +263,7 @@ def _share(text: str, option: str) -> float:
 def _whole_seconds(text: str, option: str) -> int:
     seconds = _read(parse_duration_s, text, option)
     if seconds < 1 or seconds != int(seconds):
-        raise UsageError(f"{option} {text}: has to be whole seconds, such as 10s")
+        raise UsageError(f"{option} {text}: must be whole seconds, such as 10s")
     return int(seconds)
 
 

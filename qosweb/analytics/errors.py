@@ -1,4 +1,4 @@
-"""Errors of the analysis."""
+"""Exceptions of the analysis."""
 
 from qosweb.errors import UsageError
 

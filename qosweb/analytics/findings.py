@@ -1,8 +1,9 @@
-"""From what was added up of the lines to verdicts and tables.
+"""Turns the sums over the log lines into verdicts, tables and notes.
 
-The order: events (who was there, what was promised), verdicts on the driver over the sums by slot, some windows at a
-time (``ROWS_AT_ONCE``), then the tables. So the driver holds what it writes down, and no more for a longer log.
-Neighbours: ``analysis`` gathers from files that are complete, ``stream`` from logs that grow.
+The order: events (members, policies), then verdicts, which the driver computes from the sums by slot, a bounded number
+of rows at a time (``ROWS_AT_ONCE``), then the tables. So the memory of the driver is bounded by the size of the report,
+not by the length of the log.
+Neighbours: ``analysis`` supplies the sums of complete logs, ``follow.stream`` those of growing logs.
 """
 
 from __future__ import annotations
@@ -13,7 +14,13 @@ from typing import TYPE_CHECKING
 
 from qosweb.analytics.judge import capacity_needs, flash_crowds, view_chain
 from qosweb.analytics.judge.situations import AccessTimes, Situations, situations
-from qosweb.analytics.judge.verdicts import WindowJudge, judge_run, outcome_of, to_show, untested_rules
+from qosweb.analytics.judge.verdicts import (
+    WindowJudge,
+    judge_run,
+    outcome_of,
+    untested_rules,
+    verdicts_needing_evidence,
+)
 from qosweb.analytics.read import line_queries, policies, slot_sums, tables, window_parts
 from qosweb.analytics.read.log_lines import EVENTS_MAX
 from qosweb.analytics.read.rows import NOT_TESTED, VIOLATED
@@ -34,7 +41,7 @@ CLASSLESS = "-"  # the class of lines in the combined format
 
 @dataclass
 class Findings:
-    """Everything that was found out; ``json_report`` writes it down."""
+    """The complete result of an analysis; ``json_report`` writes it."""
 
     limits: AnalysisLimits
     outcome: str
@@ -53,42 +60,42 @@ class Findings:
     lines: int
     begin_s: float
     end_s: float
-    top: list[tables.Top] = field(default_factory=list)  # comes last: no verdict depends on it
+    top: list[tables.Top] = field(default_factory=list)  # set last: no verdict depends on it
 
 
 @dataclass(frozen=True)
 class Gathered:
-    """What was added up of the lines, and what may still be asked of them."""
+    """The sums over the lines, and functions for queries that may still be needed."""
 
     events: list[LogEvent]
-    of_slots: DataFrame  # see ``Scan.slots``
+    of_slots: DataFrame  # see ``LineScan.slots``
     took: Callable[[], tables.Times]
     busiest: Callable[[], list[tables.Top]]
     twice: Callable[[], line_queries.DuplicateEnds]
     samples: Callable[[Sequence[Verdict]], Mapping[Verdict, Sequence[str]]]
-    accesses: Callable[[LoggedPolicy], Mapping[int, AccessTimes] | None]  # None: too many pages to tell
+    accesses: Callable[[LoggedPolicy], Mapping[int, AccessTimes] | None]  # None: too many pages
 
 
-def policies_of(wanted: AnalysisRequest, events: Sequence[LogEvent]) -> tuple[dict[str, LoggedPolicy], list[str]]:
-    """By hash, and what is wrong with those that cannot be read."""
-    return ({policies.EVERY: wanted.spec}, []) if wanted.spec else policies.from_events(events)
+def policies_of(request: AnalysisRequest, events: Sequence[LogEvent]) -> tuple[dict[str, LoggedPolicy], list[str]]:
+    """The policies by hash, and messages about those that cannot be compiled."""
+    return ({policies.EVERY: request.spec}, []) if request.spec else policies.from_events(events)
 
 
 def conclude(
     gathered: Gathered,
     seen: slot_sums.Survey,
-    wanted: AnalysisRequest,
-    say: Callable[[str], None] = lambda _: None,
-    tell: Callable[[Findings], None] = lambda _: None,
+    request: AnalysisRequest,
+    show_step: Callable[[str], None] = lambda _: None,
+    on_findings: Callable[[Findings], None] = lambda _: None,
 ) -> Findings:
-    """``say`` is told what is being done; ``tell`` the verdict as soon as it is known: all but ``top``."""
-    limits, events = wanted.limits, gathered.events[:EVENTS_MAX]
-    known, notes = policies_of(wanted, events)
+    """Judges the sums. ``show_step`` shows the step; ``on_findings`` gets the findings before ``top`` is known."""
+    limits, events = request.limits, gathered.events[:EVENTS_MAX]
+    known, notes = policies_of(request, events)
     if is_cut := len(gathered.events) > EVENTS_MAX:
-        notes.append(f"the logs have more than {EVENTS_MAX} event lines: the others are left out")
+        notes.append(f"the logs have more than {EVENTS_MAX} event lines: the others are ignored")
     responses_ms = policies.response_limits(known)
     timeline = Timeline(events, seen.nodes)
-    say("judging")
+    show_step("judging")
     notes += _strangers(seen, known)
     when = _situations(gathered, known, timeline, limits, seen, notes)
     bench = WindowJudge(known, when, timeline, limits, responses_ms, _sizes(seen))
@@ -96,16 +103,16 @@ def conclude(
     in_windows = [verdict for part in in_parts for verdict in bench.judge(part)]
     of_run = list(judge_run(in_windows, limits))
     of_run += list(untested_rules(known, when, of_run))
-    say("looking for requests that ended twice")
+    show_step("checking for requests that ended twice")
     cluster = [*view_chain.judge_cluster(events, is_all=not is_cut), view_chain.judge_once(*gathered.twice())]
     outcome = run_outcome(of_run, cluster)
     if outcome == NOT_TESTED:
-        notes.append(f"no promise of a policy was tested: {_why_untested(of_run, known)}")
-    broken = to_show(of_run, in_windows)
+        notes.append(f"no guarantee of a policy was tested: {_why_untested(of_run, known)}")
+    broken = verdicts_needing_evidence(of_run, in_windows)
     if broken:
-        say("looking up the lines that show violations")
+        show_step("finding lines that show violations")
     shown = gathered.samples(broken)
-    say("making the tables")
+    show_step("building the tables")
     table = _table(seen.outcomes, gathered.took())
     findings = Findings(
         limits=limits,
@@ -126,26 +133,26 @@ def conclude(
         begin_s=float(seen.first_slot * limits.slot_s),
         end_s=float((seen.last_slot + 1) * limits.slot_s),
     )
-    tell(findings)
-    say("looking for the pages and clients that were busiest")
+    on_findings(findings)
+    show_step("finding the busiest pages and clients")
     findings.top = gathered.busiest()
     return findings
 
 
 def run_outcome(of_run: Sequence[Verdict], cluster: Sequence[Verdict]) -> str:
-    """The cluster's own promises can be violated; but held is a run only by what its policies promise."""
+    """A violated cluster guarantee makes the run violated, but only guarantees of policies make it held."""
     return VIOLATED if outcome_of(cluster) == VIOLATED else outcome_of(of_run)
 
 
 def _why_untested(of_run: Sequence[Verdict], known: Mapping[str, LoggedPolicy]) -> str:
     if not known:
-        return "the logs tell of no policy that can be read, and --spec names none"
+        return "the logs contain no valid policy, and --spec is not given"
     reasons = sorted({verdict.reason for verdict in of_run if verdict.reason})
-    return "; ".join(reasons[:REASONS_MAX]) or "nothing was asked for under one that promises something"
+    return "; ".join(reasons[:REASONS_MAX]) or "no request came under a policy with a guarantee"
 
 
 def outside(events: Sequence[LogEvent]) -> set[str]:
-    """Views that no node calls primary; the empty one, if nodes say that they are in none."""
+    """Views that no node calls primary; includes the empty id, if nodes log that they are in no view."""
     views = [event for event in events if event.kind == "view"]
     return {event.view for event in views} - {event.view for event in views if event.primary}
 
@@ -166,11 +173,13 @@ def _situations(
             accesses = gathered.accesses(policy)
         when[name] = situations(policy, timeline, accesses, first, last, limits.slot_s)
         if not when[name].bindings:
-            notes.append(f"policy {name} is not judged: its rules change with time, and the log is too long for that")
+            notes.append(
+                f"policy {name} is not judged: its rules change over time, and the log is too long to evaluate them"
+            )
         if accesses is None:
-            notes.append("conditions on accesses: too many pages to tell them, so shares and priorities are not judged")
+            notes.append("conditions on accesses: too many pages to track, so shares and priorities are not judged")
         elif when[name].unsure:
-            notes.append("conditions on the load: the log does not tell it, so shares and priorities are not judged")
+            notes.append("conditions on the load: the load is not in the log, so shares and priorities are not judged")
     return when if first <= last else {}
 
 
@@ -181,7 +190,7 @@ def _parts(
     responses_ms: Sequence[int],
     seen: slot_sums.Survey,
 ) -> Iterator[Part]:
-    """In the order of time. The rows of a stretch of windows are forgotten before those of the next are asked for."""
+    """Parts of windows in order of time. The rows of one range of windows are freed before the next range is read."""
     if not when:
         return
     views = sorted(outside(gathered.events))
@@ -191,8 +200,10 @@ def _parts(
 
 
 def _stretches(seen: slot_sums.Survey, limits: AnalysisLimits, scopes: int) -> Iterator[range]:
-    """Slots of consecutive windows with at most ``ROWS_AT_ONCE`` sums. Time in which nothing happened is in none, or
-    costs nothing."""
+    """Ranges of slots of consecutive windows with at most ``ROWS_AT_ONCE`` sums.
+
+    Windows without lines are in no range, or cost nothing.
+    """
     in_window = limits.window_s // limits.slot_s
     policies_of = Counter(name for _, name in seen.classes)
     rows_in: Counter[int] = Counter()
@@ -213,22 +224,22 @@ def _stretches(seen: slot_sums.Survey, limits: AnalysisLimits, scopes: int) -> I
 
 
 def _sizes(seen: slot_sums.Survey) -> dict[str, float]:
-    """The mean size of the answers of each class over the whole run."""
+    """Mean response size of each class over the whole run."""
     of_classes = [row for row in seen.outcomes if row.name is not None and row.window_s is None and row.node is None]
     return {row.name: row.sent_bytes / done for row in of_classes if row.name and (done := row.served + row.failed)}
 
 
 def _strangers(seen: slot_sums.Survey, known: Mapping[str, LoggedPolicy]) -> list[str]:
-    """What the log has and the policies do not."""
+    """Notes about requests whose policy or class is unknown."""
     unknown: dict[str, int] = {}
     for (name, class_name), count in seen.classes.items():
         policy = known.get(name)
         if class_name == CLASSLESS:
-            what = "of the combined format, which names no class"
+            what = "in the combined format, which has no class"
         elif policy is None:
-            what = f"under policy '{name}', whose text no event line has" if name else "under no policy"
+            what = f"under policy '{name}', whose text is in no event line" if name else "under no policy"
         elif class_name not in policy.numbers:
-            what = f"in class '{class_name}', which the specification does not have"
+            what = f"in class '{class_name}', which the specification does not define"
         else:
             continue
         unknown[what] = unknown.get(what, 0) + count

@@ -1,4 +1,4 @@
-"""``qosweb analyze`` with what cannot work: one line, exit code 2, and no Spark is started for it."""
+"""``qosweb analyze`` with invalid options: one line on standard error, exit code 2, and Spark is not started."""
 
 from __future__ import annotations
 
@@ -16,18 +16,21 @@ if TYPE_CHECKING:
     ("options", "said"),
     [
         (["nowhere.log"], "nowhere.log: no such file or folder"),
-        (["LOG", "--window", "1.5s"], "--window 1.5s: has to be whole seconds, such as 10s"),
-        (["LOG", "--window", "10s", "--slot", "3s"], "--window 10s: has to be a multiple of --slot 3s"),
+        (["LOG", "--window", "1.5s"], "--window 1.5s: must be whole seconds, such as 10s"),
+        (["LOG", "--window", "10s", "--slot", "3s"], "--window 10s: must be a multiple of --slot 3s"),
         (["LOG", "--tolerance", "lots"], "--tolerance: "),
         (["LOG", "--slack", "1 banana"], "--slack: '1 banana' is not a duration"),
         (["LOG", "--capacity", "fast"], "--capacity: "),
         (["LOG", "--spec", "nowhere.webqos"], "nowhere.webqos: No such file"),
         (["LOG", "--out", "LOG"], "--out LOG: File exists"),
-        (["LOG", "--master", "mesos://nowhere"], "--master mesos://nowhere: write such as local[*], spark://host:7077"),
+        (
+            ["LOG", "--master", "mesos://nowhere"],
+            "--master mesos://nowhere: expected a form such as local[*], spark://host:7077",
+        ),
         (["LOG", "--windows", "3s"], "unknown option '--windows'; did you mean '--window'?"),
-        (["LOG", "--each", "--keep-lines"], "--each is for logs that are complete"),
-        (["LOG", "LOG", "--each"], "--each: two logs have one name; write NAME=LOG"),
-        (["LOG", "--follow", "--out", "OUT", "--every", "1ms"], "--every 1ms: has to be from 0.2 s to 3600 s"),
+        (["LOG", "--each", "--keep-lines"], "--each cannot be combined with --follow or --keep-lines"),
+        (["LOG", "LOG", "--each"], "--each: two logs have the same name; write NAME=LOG"),
+        (["LOG", "--follow", "--out", "OUT", "--every", "1ms"], "--every 1ms: must be from 0.2 s to 3600 s"),
         ([], "the following arguments are required: LOG"),
     ],
 )

@@ -1,4 +1,4 @@
-"""The files of a follower's checkpoint: golden bytes of its JSON files, and the columns of its tables."""
+"""Formats of a follower's checkpoint: golden bytes of its JSON files, and the columns of its tables."""
 
 from __future__ import annotations
 

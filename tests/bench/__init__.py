@@ -1,1 +1,1 @@
-"""Benchmarks: scripts that print ratios against a peer or a plain baseline measured in the same run."""
+"""Benchmarks: scripts that print ratios to a peer or a plain baseline measured in the same run."""

@@ -1,21 +1,21 @@
-"""``./dev bench NAME``: run one of the benchmarks in this folder."""
+"""``./dev bench NAME``: runs one of the benchmarks in this folder."""
 
 import importlib
 import sys
 
 BENCHMARKS = {
-    "admission": "what keeping promises costs a request that finds room",
-    "analyze": "the analysis of a log, beside one aggregate on Spark and on DuckDB, and beside goaccess",
-    "contention": "the decisions of three nodes in contention over a real group, beside a plain queue",
-    "decisions": "a queued decision in the replicated machine, by batch, by who waits and by classes",
-    "group": "totally ordered broadcast by three members, beside pysyncobj, etcd, corosync and a bare sequencer",
-    "http": "static files beside nginx and aiohttp's add_static",
-    "loadgen": "the load generator beside wrk at the same rate",
-    "memory": "a million requests, and what the process holds before and after",
-    "shares": "dividing the capacity among 5, 20 and 50 classes, beside a linear program of scipy",
+    "admission": "overhead of admission control for a request that is served at once",
+    "analyze": "analysis of a log, compared with one aggregate on Spark and DuckDB, and with goaccess",
+    "contention": "queued decisions of three nodes over a real group, compared with a plain queue",
+    "decisions": "a queued decision in the replicated state machine, by batch, queue length and classes",
+    "group": "total order broadcast of three members, compared with pysyncobj, etcd, corosync and a bare sequencer",
+    "http": "static files, compared with nginx and aiohttp's add_static",
+    "loadgen": "the load generator, compared with wrk at the same rate",
+    "memory": "memory of a node before and after a million requests",
+    "shares": "dividing the capacity among 5, 20 and 50 classes, compared with a linear program of scipy",
     "stack": "one broadcast through the whole group stack, by batch size and by layer",
-    "store": "a transaction on disk, beside plain appends to a file",
-    "webqos": "the class of a request at 10 and at 5,000 rules",
+    "store": "a transaction on disk, compared with plain appends to a file",
+    "webqos": "classifying a request with 10 and with 5,000 rules",
 }
 
 

@@ -1,15 +1,15 @@
-"""``./dev bench admission``: what keeping promises costs a request that finds room.
+"""``./dev bench admission``: overhead of admission control for a request that is served at once.
 
-The same small page from a node without a specification, from one with five classes, and from one of three nodes of a
-cluster with the same classes, round after round, one after the other on the same core, so that whatever else happens on
-the machine happens to all.
+Requests the same small page from a node without a specification, from a node with five classes, and from one of three
+nodes of a cluster with the same classes. The rounds alternate on the same core, so that disturbances of the machine
+affect all of them.
 
-What the verdict rests on is processor time: how many requests a node serves in a second of its own, that of the group
-included, by the kernel's count in nanoseconds. On a core that a node has for itself that is its rate; the rate that was
-seen is told besides. Where its memory happens to lie makes one process faster than its twin by up to a fifth, for as
-long as it lives. So all are started anew many times, each start has one ratio (that of the medians of its rounds), and
-what counts is the median of these, with the quartiles beside it: where the goal lies between the quartiles, the times
-alone do not tell. The number of instructions that a request takes (`--instructions`) scatters by a few per cent.
+The verdict uses CPU time: how many requests a node serves in a second of its own CPU time, including that of the group,
+by the kernel's count in nanoseconds. On a dedicated core this is the request rate; the measured rate is printed as
+well. Memory layout makes one process faster than its twin by up to a fifth, for as long as it lives. So all nodes are
+restarted many times. Each start gives one ratio (that of the medians of its rounds), and the result is the median of
+these ratios, with the quartiles beside it. Where the goal lies between the quartiles, the times do not decide. The
+number of instructions per request (`--instructions`) varies by a few per cent only.
 """
 
 from __future__ import annotations
@@ -51,11 +51,13 @@ Start = dict[str, Figure]  # by node: the medians of its rounds
 
 def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="./dev bench admission", description=__doc__)
-    parser.add_argument("--seconds", type=int, default=1, help="of each measurement")
-    parser.add_argument("--starts", type=int, default=12, help="how often the nodes are started anew")
-    parser.add_argument("--rounds", type=int, default=3, help="with each of them")
+    parser.add_argument("--seconds", type=int, default=1, help="duration of a measurement")
+    parser.add_argument("--starts", type=int, default=12, help="number of restarts of the nodes")
+    parser.add_argument("--rounds", type=int, default=3, help="rounds per start")
     parser.add_argument("--connections", type=int, default=64)
-    parser.add_argument("--instructions", action="store_true", help="count these instead (needs valgrind)")
+    parser.add_argument(
+        "--instructions", action="store_true", help="count instructions instead of time (needs valgrind)"
+    )
     parser.add_argument("--out", type=Path, default=Path("bench-results/admission.json"))
     options = parser.parse_args(arguments)
     if options.instructions:
@@ -89,7 +91,7 @@ def _measure_start(number: int, options: argparse.Namespace) -> Start:
 
 
 def _judge(name: str, peer: str, goal: float, starts: list[Start]) -> dict[str, object]:
-    """By processor time, over the starts."""
+    """Prints the verdict by CPU time, over all starts."""
     work = [one[peer].cpu_us / one[name].cpu_us for one in starts]
     rate = statistics.median(one[name].rate_per_s / one[peer].rate_per_s for one in starts)
     median = statistics.median(work)
@@ -105,7 +107,7 @@ def _judge(name: str, peer: str, goal: float, starts: list[Start]) -> dict[str, 
 
 
 def _site(scratch: Path) -> tuple[Path, Path]:
-    """A page, and a specification for it."""
+    """Creates a page and a specification for it."""
     page = scratch / "site" / PAGE[1:]
     page.parent.mkdir(parents=True)
     page.write_bytes(os.urandom(PAGE_BYTES))
@@ -136,7 +138,7 @@ def _measure(node: RunningNode, connections: int, seconds: int) -> Figure:
 
 
 def _cpu_s(pid: int) -> float:
-    """Of all its threads."""
+    """CPU time of a process, all threads."""
     tasks = Path(f"/proc/{pid}/task").glob("*/schedstat")
     return sum(int(task.read_text().split()[0]) for task in tasks) / 1e9
 

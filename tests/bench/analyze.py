@@ -1,14 +1,14 @@
-"""``./dev bench analyze``: the whole analysis of a synthetic log, beside one simple aggregate over the same lines.
+"""``./dev bench analyze``: the full analysis of a synthetic log, compared with one aggregate over the same lines.
 
-In one run, on one machine: how long a session takes to start; what Spark, warm, needs for one aggregate (sums by class
-and decision) over the JSON lines; what the analysis needs for all verdicts and tables; the same aggregate in DuckDB, if
-the module is there; and goaccess on the first million of the requests in the combined format, if it is there: by line,
-because to write all of them in that format takes longer than to read them. The goals: the analysis in at most three
-times the aggregate, and the verdict on a small log within a session's start and five seconds. What is compared
-alternates, and the medians of the rounds count; Spark is warm for the former, and for the latter each run is a process
-of its own, as a user has it, from its start. That start is the one of our own session, which is quicker than Spark's
-usual one; the latter is told for comparison. Processor time of the JVM is told, too, for machines that have other
-things to do. Ten million lines take about seven minutes.
+In one run, on one machine, it measures: the start of a session; one aggregate (sums by class and decision) over the
+JSON lines on a warm Spark; the full analysis with all verdicts and tables; the same aggregate in DuckDB, if that module
+is installed; and goaccess on the first million of the requests in the combined format, if installed (compared per line,
+because writing all lines in that format takes longer than reading them). The goals: the analysis takes at most three
+times the aggregate, and the verdict on a small log comes within the start of a session and five seconds. Compared runs
+alternate, and the medians of the rounds count. For the first goal Spark is warm. For the second each run is a new
+process, as for a user, measured from its start. The start of our own session is quicker than Spark's usual start; the
+latter is printed for comparison. The CPU time of the JVM is printed as well, for machines that are busy. Ten million
+lines take about seven minutes.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ SHARES = {"A": 35, "B": 25, "C": 20, "D": 12, "E": 8}
 
 def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="./dev bench analyze", description=__doc__)
-    parser.add_argument("--lines", type=int, default=1_000_000, help="10000000 for the goals' own size")
+    parser.add_argument("--lines", type=int, default=1_000_000, help="number of lines; the goals are for 10000000")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--out", type=Path, default=Path("bench-results/analyze.json"))
     options = parser.parse_args(arguments)
@@ -88,7 +88,7 @@ def main(arguments: list[str]) -> int:
         print(f"{name:26} {value}")
     small_ok = figures["small_after_session_s"] <= SMALL_MAX_S
     print(f"analysis / Spark's aggregate       {figures['ratio']:.2f} (goal: at most {RATIO_MAX:g})")
-    print(f"the same in processor time         {figures['ratio_cpu']:.2f}")
+    print(f"the same in CPU time               {figures['ratio_cpu']:.2f}")
     if "duckdb_aggregate_s" in figures:
         print(f"analysis / DuckDB's aggregate      {whole / median(figures['duckdb_aggregate_s']):.2f}")
     if "goaccess_s" in figures:
@@ -163,10 +163,10 @@ def _aggregate(spark: SparkSession, log: Path) -> None:
 
 
 def _small(log: Path, rounds: int, figures: dict[str, Any]) -> None:
-    """The command as a user runs it, until its verdict is there and until it ends; beside it a session and no more.
+    """Runs the command as a user does, until its verdict and until its end; alternating with a bare session.
 
-    The goal is against our session, with its settings for a small log: what makes a session start sooner is then no
-    help in reaching it. A bare one, as Spark is started by others on the same Java, is told for comparison.
+    The goal is relative to our session with its settings for a small log, so that a faster start of the session does
+    not help to reach it. A plain session, as others start Spark on the same Java, is measured for comparison.
     """
     command = [sys.executable, "-m", "qosweb", "analyze", str(log), "--quiet"]
     bare = os.environ | java.environment(os.environ) | {"SPARK_LOCAL_IP": "127.0.0.1"}
@@ -185,7 +185,7 @@ def _small(log: Path, rounds: int, figures: dict[str, Any]) -> None:
 
 
 def _until(command: list[str], sign: str, environ: dict[str, str] | None = None) -> tuple[float, float]:
-    """How long it takes until a line of the output begins with this, and until the process has ended."""
+    """Time until a line of the output begins with this text, and until the process has ended."""
     begun_s, seen_s = time.perf_counter(), None
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environ) as process:
         assert process.stdout

@@ -1,8 +1,8 @@
-"""How calm the machine was while something was measured: what the machine stood still, and what others took of it.
+"""Measures how undisturbed the machine was during a measurement: stalls, and CPU time of other programs.
 
-On a machine that is shared, a core is sometimes taken away for milliseconds, and whatever is measured meanwhile is of
-that (`tests.support.standstill`). Other programs on this machine take time from what is measured, too: the time of all
-processors is counted, and what is measured subtracted from it.
+On a shared machine a core is sometimes taken away for milliseconds, which falsifies any measurement at that time
+(`tests.support.standstill`). Other programs on this machine take CPU time, too: it is the CPU time of all processors
+less that of the measured processes.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ if TYPE_CHECKING:
 
 
 def stolen_s() -> float:
-    """What the host gave to others since the machine started, of all cores, as far as it says so."""
+    """Steal time of all cores since the machine started, as far as the host reports it."""
     return float(getattr(psutil.cpu_times(), "steal", 0.0))
 
 
 class Stood(NamedTuple):
-    """Of some stretch of time."""
+    """Disturbances in an interval."""
 
     share: float  # of it, on the core where that was more
     longest_ms: float
@@ -35,7 +35,7 @@ class Stood(NamedTuple):
 
 
 class Before(NamedTuple):
-    """What was counted at a moment."""
+    """Counters at the beginning of an interval."""
 
     at_s: float
     stolen_s: float
@@ -44,7 +44,7 @@ class Before(NamedTuple):
 
 
 class Calm:
-    """``with Calm(pid) as calm``; ``since`` tells of the time since ``now``. ``pid`` is a server's of ours."""
+    """``with Calm(pid) as calm``; ``since`` returns the disturbances since ``now``. ``pid`` is a measured server."""
 
     def __init__(self, pid: int) -> None:
         self._server = psutil.Process(pid)
@@ -58,7 +58,7 @@ class Calm:
         self._standstill.__exit__()
 
     def now(self) -> Before:
-        """Programs that are measured and have ended by then are ours, and so are the server and the sleepers."""
+        """Reads the counters. Measured programs that have ended, the server and the sleepers do not count as others."""
         own, ended = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
         ours_s = own.ru_utime + own.ru_stime + ended.ru_utime + ended.ru_stime
         for process in (self._server, *map(psutil.Process, self._standstill.pids)):

@@ -1,4 +1,4 @@
-"""The servers that are measured, each as one process on one core, serving the same folder on a free port."""
+"""The HTTP servers under comparison, each as one process on one core, serving the same folder on a free port."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def can_pin() -> bool:
 
 @contextlib.contextmanager
 def running(name: str, root: Path, scratch: Path) -> Iterator[Contender]:
-    """Start the server ``name`` and wait until it answers."""
+    """Starts the server ``name`` and waits until it responds."""
     port = _free_port()
     if name == "nginx":
         config = scratch / "nginx.conf"

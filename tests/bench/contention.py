@@ -1,8 +1,9 @@
-"""``./dev bench contention``: what the decisions of a cluster cost, in processor time, over three processes.
+"""``./dev bench contention``: CPU time of queued decisions in a cluster of three processes.
 
-Three nodes in contention, each with as many queued decisions per second as it is told (`contention_node.py` says what
-such a node is: everything but HTTP). What counts is the processor time of all three, less that of the same processes
-with a plain queue in the same run, turn by turn: batches, the group, the machine at each replica, grants, starts, ends.
+Three nodes in contention, each with a given number of queued decisions per second (`contention_node.py` describes such
+a node: everything but HTTP). The result is the CPU time of all three, less that of the same processes with a plain
+queue in the same run, alternating. It covers batches, the group, the state machine at each replica, grants,
+starts and ends.
 """
 
 from __future__ import annotations
@@ -66,7 +67,7 @@ class Member:
 def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="./dev bench contention", description=__doc__)
     parser.add_argument("--per-s", type=int, default=PER_S, help="decisions per second and node")
-    parser.add_argument("--seconds", type=float, default=4.0, help="of each measurement")
+    parser.add_argument("--seconds", type=float, default=4.0, help="duration of a measurement")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--out", type=Path, default=Path("bench-results/contention.json"))
     options = parser.parse_args(arguments)

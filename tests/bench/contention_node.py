@@ -1,9 +1,9 @@
-"""The processes of ``./dev bench contention``: nodes without HTTP, told what to do line by line.
+"""Node processes of ``./dev bench contention``: the full node without HTTP, controlled by JSON lines.
 
-Each is a member of a real cluster: the engine, its driver on the event loop, the group over TCP. In place of clients
-there are requests that come again as soon as they are over, so many that some always wait; one that may start holds its
-channel for HOLD_S. The baseline is the same with a plain queue in the place of the engine: first come, first served, by
-each node for itself, as many at a time as it has channels.
+Each process is a member of a real cluster: the engine, its driver on the event loop, the group over TCP. Instead of
+clients there are requests that return as soon as they have ended, so many that some always wait. A request that may
+start holds its channel for HOLD_S. The baseline replaces the engine by a plain queue: first come, first served, at each
+node separately, as many at a time as the node has channels.
 
 {"do": "run", "mode": "cluster" or "plain", "seconds": 2.0}  ->  {"decisions": ..., "cpu_s": ..., "entries": ...}
 """
@@ -52,7 +52,7 @@ SPEC = f"set redirect = never\nset channel = {COST} in {HOLD_S * 1000:.0f}ms\n" 
 
 
 class Plain:
-    """First come, first served."""
+    """Baseline queue: first come, first served."""
 
     def __init__(self, channels: int) -> None:
         self._free = channels
@@ -76,7 +76,7 @@ class Plain:
 
 
 class InCluster:
-    """By the engine of a member."""
+    """Queue of the cluster: the engine of a member."""
 
     def __init__(self, driver: EngineDriver) -> None:
         self._driver = driver
@@ -95,7 +95,7 @@ class InCluster:
 
 
 class Requests:
-    """As many as there are to be, each of which comes again when it is over."""
+    """A fixed number of requests, each of which returns when it has ended."""
 
     def __init__(self, queue: Plain | InCluster, count: int) -> None:
         self._queue = queue
@@ -137,7 +137,7 @@ class Requests:
 
 
 class Node:
-    """The listener of its engine."""
+    """Listener of the engine."""
 
     def __init__(self, name: str, channels: int) -> None:
         self.channels = channels

@@ -1,10 +1,10 @@
-"""``./dev bench decisions``: what a queued decision costs in the replicated machine.
+"""``./dev bench decisions``: CPU time of a queued decision in the replicated state machine.
 
-Three replicas in one process, each the machine of one node. A decision is a request that is submitted, granted when
-another ends, and ends: each batch of a node submits so many, and ends as many of those it was granted. The queue stays
-as long as it was at the beginning. The cost is processor time per decision and replica, decoding included: what the
-three went through is written down first, and then gone through again by one that begins where they did. The cluster's
-time goes on as at 5,000 decisions per second and node.
+Three replicas in one process, each the state machine of one node. A decision is a request that is submitted, granted
+when another request ends, and ends. Each batch of a node submits a fixed number, and ends as many of its granted
+requests, so the queue keeps its initial length. The cost is CPU time per decision and replica, including decoding: the
+run of the three replicas is recorded first, and then replayed by a replica with the same initial state. Cluster time
+advances as at 5,000 decisions per second and node.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ GOAL_US = 15.0
 
 
 class Trio:
-    """Three replicas, and what each node was granted."""
+    """Three replicas, and the requests granted to each node."""
 
     def __init__(self, classes: int) -> None:
         share = 100 / classes
@@ -84,7 +84,7 @@ class Trio:
         return [(number, number % self.classes, COST) for number in range(first, first + count)]
 
     def round(self, node: ProcessId, count: int, at_ms: int) -> int:
-        """A batch of this node; how many decisions it ends."""
+        """One batch of this node; returns the number of decisions that it ends."""
         granted, visits = self.granted[node], self.visits[node]
         finished = [(granted.popleft(), COST) for _ in range(min(count, len(granted)))]
         visited = [(*visits.popleft(), COST) for _ in range(min(count - len(finished), len(visits)))]
@@ -112,7 +112,7 @@ def measure(batch: int, waiting: int, classes: int, decisions: int, runs: int) -
 
 
 def _again(before: bytes, told: list[tuple[ProcessId, bytes]]) -> float:
-    """Seconds for one replica to go through this."""
+    """Seconds for one replica to replay the recorded run."""
     machine = QosStateMachine(NODES[0], CompiledPolicy.empty(), lambda _effect: None)
     machine.restore(before)
     gc.collect()
@@ -124,11 +124,11 @@ def _again(before: bytes, told: list[tuple[ProcessId, bytes]]) -> float:
 
 def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="./dev bench decisions", description=__doc__)
-    parser.add_argument("--decisions", type=int, default=6_000, help="how many in each measurement")
-    parser.add_argument("--runs", type=int, default=5, help="measurements of each, of which the best counts")
+    parser.add_argument("--decisions", type=int, default=6_000, help="decisions per measurement")
+    parser.add_argument("--runs", type=int, default=5, help="runs per measurement, of which the best counts")
     options = parser.parse_args(arguments)
-    print(f"Microseconds of processor time per decision and replica (goal: {GOAL_US:.0f}), best of {options.runs};")
-    print(f"and what that is of one core, over three nodes of {PER_S} decisions per second each.")
+    print(f"Microseconds of CPU time per decision and replica (goal: {GOAL_US:.0f}), best of {options.runs};")
+    print(f"and the part of one core, over three nodes of {PER_S} decisions per second each.")
     print(f"{'batch':>6}{'waiting':>9}{'classes':>9}{'us':>8}{'cores':>8}")
     for classes in CLASSES:
         for waiting in WAITING:

@@ -1,12 +1,12 @@
-"""``./dev bench group``: three members on loopback, entries of 150 bytes, one at a time and many outstanding.
+"""``./dev bench group``: total order broadcast of three members on loopback, compared with other systems.
 
-Ours (volatile and durable) beside pysyncobj, etcd and corosync where they are installed, and beside a bare sequencer in
-Python that waits for all acknowledgements and promises nothing: the least that such a program can cost. All contenders
-run in one session, in turns, on the same two cores, and only ratios are to be compared between machines. One member
-submits. Of ours it is the second one, which has no office in the order; of the fixed sequencer it is the sequencer
-itself, which spares it a message delay: the best case of that order, and what the adaptive one has to come near.
-Then, of ours alone: see `group_trials`. At the end every goal, and whether it was met. The whole takes about ten
-minutes where all peers are installed, and `--minutes` more.
+Entries have 150 bytes, one at a time and many outstanding. Ours (volatile and durable) runs beside pysyncobj, etcd and
+corosync where they are installed, and beside a bare sequencer in Python that waits for all acknowledgements and gives
+no guarantee: the minimum cost of such a program. All contenders run in one session, in turns, on the same two cores.
+Only ratios can be compared between machines. One member submits. Of ours it is the second member, which has no special
+role in the order. Of the fixed sequencer it is the sequencer itself, which saves a message delay: the best case of that
+order, and the target of the adaptive one. Then come trials of ours alone: see `group_trials`. At the end every goal is
+listed, with whether it was met. The whole takes about ten minutes where all peers are installed, and `--minutes` more.
 """
 
 from __future__ import annotations
@@ -33,12 +33,14 @@ MEMORY = "/dev/shm"
 
 def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="./dev bench group", description=__doc__)
-    parser.add_argument("--seconds", type=float, default=2.0, help="for each figure")
-    parser.add_argument("--rounds", type=int, default=3, help="of which the median is shown")
+    parser.add_argument("--seconds", type=float, default=2.0, help="duration of a measurement")
+    parser.add_argument("--rounds", type=int, default=3, help="rounds, of which the median is shown")
     parser.add_argument("--outstanding", type=int, nargs="+", default=[1, 64, 512])
-    parser.add_argument("--only", nargs="+", help="only these contenders, or none, and no trials but those named")
+    parser.add_argument("--only", nargs="+", help="only these contenders (or none), and only named trials")
     parser.add_argument("--trials", nargs="+", choices=group_trials.TRIALS, help="only these trials of ours")
-    parser.add_argument("--minutes", type=float, default=0.0, help="of full load at the end, to count suspicions")
+    parser.add_argument(
+        "--minutes", type=float, default=0.0, help="minutes of full load at the end, to count false suspicions"
+    )
     options = parser.parse_args(arguments)
     print(f"load of the machine before: {_load()}")
     began, verdicts = time.monotonic(), Verdicts()
@@ -120,7 +122,7 @@ def _print_table(figures: Figures) -> None:
 
 
 def _print_ratios(figures: Figures) -> None:
-    """How many times as many entries as each peer that keeps its entries in the same kind of place."""
+    """Ratio of our rate to that of each peer with the same durability."""
     pairs = (
         ("ours, volatile", "pysyncobj"), ("ours, volatile", "pysyncobj, tuned"), ("ours, volatile", "etcd, memory"),
         ("ours, volatile", "corosync"), ("ours, durable", "etcd, disk"),

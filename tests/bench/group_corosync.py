@@ -1,8 +1,8 @@
-"""corosync (CPG, agreed order) as a contender of ``./dev bench group``: three of them in network namespaces, as root.
+"""corosync (CPG, agreed order) as a contender of ``./dev bench group``: three daemons in network namespaces, as root.
 
-Its daemons know each other by address and their clients by the name of a local socket, so three of them on one machine
-need three namespaces. The client is in C (`group_corosync.c`), compiled where `libcpg-dev` is installed. Agreed order
-is less than ours promises: a message is delivered before every member has it.
+The daemons identify each other by address, and clients find their daemon by the name of a local socket. So three
+daemons on one machine need three namespaces. The client is in C (`group_corosync.c`), compiled where `libcpg-dev` is
+installed. Agreed order guarantees less than ours: a message is delivered before every member has it.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ DAEMON = ["sh", "-c", 'mount -t tmpfs none /run && exec corosync -f -c "$0"']  #
 
 
 def missing() -> str:
-    """Why it cannot be measured; empty: it can."""
+    """Why corosync cannot be measured; empty if it can."""
     if not shutil.which("corosync") or not Path("/usr/include/corosync/cpg.h").exists():
         return "corosync is not installed (on Debian: apt-get install corosync libcpg-dev)"
     if not shutil.which("cc"):
@@ -104,7 +104,7 @@ class CorosyncMembers(Members):
         return process
 
     def _join(self, name: str, number: int) -> None:
-        """The daemon takes a moment to listen: until it does, a client ends at once."""
+        """Starts the client, again until the daemon listens: before that a client exits at once."""
         stop = time.monotonic() + START_S
         while time.monotonic() < stop:
             client = self._run(name, [str(self._client), str(number)])

@@ -1,7 +1,7 @@
-"""etcd as a contender of ``./dev bench group``: three servers, and the least of a client that can drive them.
+"""etcd as a contender of ``./dev bench group``: three servers and a minimal gRPC client.
 
-The client speaks gRPC over HTTP/2 by itself: `Put` only, headers that never change, many requests on one connection. A
-general client in Python would cost more than the servers do, and the figures would be its own.
+The client implements gRPC over HTTP/2 itself: `Put` only, constant headers, many requests on one connection. A general
+client in Python would cost more than the servers do, and would dominate the figures.
 RFC 9113 (frames, windows), RFC 7541 (literal headers), gRPC over HTTP/2.
 """
 
@@ -37,7 +37,7 @@ def _frame(kind: int, flags: int, stream: int, body: bytes) -> bytes:
 
 
 def _literal(name: bytes, value: bytes) -> bytes:
-    """A header that enters no table."""
+    """An HPACK literal header that is not added to a table."""
     return b"\0" + bytes([len(name)]) + name + bytes([len(value)]) + value
 
 
@@ -59,7 +59,7 @@ def _put_message(key: bytes, value: bytes) -> bytes:
 
 
 class Client(asyncio.Protocol):
-    """One connection: requests leave together at the end of a turn, as far as the server's window lets them."""
+    """One connection: requests leave together at the end of a loop turn, as far as the server's window allows."""
 
     def __init__(self) -> None:
         self._held = b""
@@ -135,7 +135,7 @@ class Client(asyncio.Protocol):
 
 
 class Etcd:
-    """The client of the servers, as a contender."""
+    """The etcd client as a contender."""
 
     suspicions = 0
     address = ""
@@ -161,7 +161,7 @@ class Etcd:
 
 
 def missing() -> str:
-    """Why there are no servers to be had; empty: there are."""
+    """Why etcd cannot be measured; empty if it can."""
     return "" if shutil.which("etcd") else "etcd is not installed (on Debian: apt-get install etcd-server)"
 
 
@@ -174,7 +174,7 @@ def free_ports(count: int) -> list[int]:
 
 
 class Servers:
-    """Three of them on loopback, with their data below `folder`."""
+    """Three servers on loopback, with their data below `folder`."""
 
     def __init__(self, folder: Path) -> None:
         peers, self.ports = free_ports(3), free_ports(3)
@@ -194,7 +194,7 @@ class Servers:
             )  # fmt: skip
 
     def leader(self) -> int:
-        """The port of the one that leads, which saves a client a hop."""
+        """The port of the leader, which saves a client a hop."""
         stop = time.monotonic() + START_S
         while time.monotonic() < stop:
             for port in self.ports:

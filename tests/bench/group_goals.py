@@ -1,4 +1,4 @@
-"""What ``./dev bench group`` holds its figures against, and how they came out: a line for each goal at the end."""
+"""Goals of ``./dev bench group``: compares the figures with the goals and prints one line for each."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ class Verdicts:
         self.goals: list[Goal] = []
 
     def least(self, what: str, found: float, wanted: float, form: str = "{:,.0f}") -> None:
-        """The figure has to be so much at least."""
+        """Adds a goal with a lower limit."""
         self.goals.append(Goal(what, "at least " + form.format(wanted), form.format(found), found >= wanted))
 
     def most(self, what: str, found: float, wanted: float, form: str = "{:,.0f}") -> None:
-        """The figure may be so much at most."""
+        """Adds a goal with an upper limit."""
         self.goals.append(Goal(what, "at most " + form.format(wanted), form.format(found), found <= wanted))
 
     def show(self) -> None:
@@ -56,7 +56,7 @@ class Verdicts:
 
 
 def judge_comparison(verdicts: Verdicts, figures: Figures) -> None:
-    """The figures of the comparison, medians of the rounds."""
+    """Judges the figures of the comparison, medians of the rounds."""
     for outstanding, wanted in PER_S.items():
         if (VOLATILE, outstanding) in figures:
             verdicts.least(

@@ -1,4 +1,4 @@
-"""Where the processor time of an entry goes, as py-spy sees it: a trial of ``./dev bench group``."""
+"""CPU profile of a broadcast by layer, sampled with py-spy: a trial of ``./dev bench group``."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ SAMPLES_PER_S = 200
 
 
 def show_layers(members: Members, outstanding: int, whole_s: int) -> None:
-    print("\nprocessor time of an entry at saturation by layer, all three members:")
+    print("\nCPU time of an entry at saturation by layer, all three members:")
     with tempfile.TemporaryDirectory() as folder:
         members.load(outstanding, 0.5)
         spies = [_spy(pid, Path(folder) / str(pid), whole_s) for pid in members.pids]
         found = members.load(outstanding, whole_s + 1.0)
         said = [spy.communicate()[1].decode(errors="replace") for spy in spies]
         if any(spy.returncode for spy in spies):
-            print(f"  py-spy was not able to look: {said[0].strip().splitlines()[-1:]}")
+            print(f"  py-spy failed: {said[0].strip().splitlines()[-1:]}")
             return
         counts: Counter[str] = Counter()
         for pid in members.pids:
@@ -31,7 +31,7 @@ def show_layers(members: Members, outstanding: int, whole_s: int) -> None:
     total = sum(counts.values())
     for layer, count in counts.most_common(20):
         print(f"  {layer:<30}{count / total:>5.0%}{found['cpu_us'] * count / total:>8.2f} us")
-    print(f"  {'all (with py-spy looking)':<35}{found['cpu_us']:>8.2f} us")
+    print(f"  {'all (with py-spy attached)':<35}{found['cpu_us']:>8.2f} us")
 
 
 def _spy(pid: int, file: Path, seconds: int) -> subprocess.Popen[bytes]:
@@ -43,7 +43,7 @@ def _spy(pid: int, file: Path, seconds: int) -> subprocess.Popen[bytes]:
 
 
 def _by_layer(stacks: str) -> Counter[str]:
-    """A line is frames, `;` between them, and a count. What is in no file of ours belongs to the caller's layer."""
+    """Parses py-spy's frames, joined by `;`, with a count. Frames outside our files count for the caller's layer."""
     found: Counter[str] = Counter()
     for line in stacks.splitlines():
         frames, _, count = line.rpartition(" ")

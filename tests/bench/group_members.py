@@ -1,10 +1,10 @@
-"""The processes of ``./dev bench group``: members of ours, and of a bare sequencer, told what to do line by line.
+"""Member processes of ``./dev bench group``: ours and a bare sequencer, controlled by JSON lines.
 
 {"do": "load", "outstanding": 64, "seconds": 2.0}  ->  {"count": ..., "p50_us": ..., ...}
 {"do": "paced", "per_s": 5000, "seconds": 2.0}  ->  the same, with waits that count from when an entry was due
 {"do": "long", "outstanding": 64, "seconds": 600.0}  ->  {"count": ..., "per_s": ..., "max_us": ...}
 
-The cycle collector of Python looks as seldom as in a node that serves, in all contenders that are written in it.
+All contenders in Python tune the garbage collector as a serving node does.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ LENGTH = Struct(">I")
 
 
 class Peer(asyncio.Protocol):
-    """Length-prefixed frames, nothing else."""
+    """Connection with length-prefixed frames."""
 
     def __init__(self, receive: Callable[[Peer, bytes], None], made: Callable[[Peer], None]) -> None:
         self._receive, self._made, self._held = receive, made, b""
@@ -124,7 +124,7 @@ class Peer(asyncio.Protocol):
 
 
 class Floor:
-    """A sequencer that waits for the acknowledgement of all: no membership, no recovery, nothing promised."""
+    """A sequencer that waits for all acknowledgements: no membership, no recovery, no guarantee."""
 
     suspicions = 0
 
@@ -217,7 +217,7 @@ async def load(to: Contender, order: dict[str, Any]) -> dict[str, float]:
 
 
 class Longest:
-    """Of so many waits that they cannot all be kept."""
+    """The longest of many waits, without storing all of them."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -237,7 +237,7 @@ async def long(to: Contender, order: dict[str, Any]) -> dict[str, float]:
 
 
 async def paced(to: Contender, order: dict[str, Any]) -> dict[str, float]:
-    """Entries at a rate, whatever becomes of them; a wait counts from when its entry was due."""
+    """Submits entries at a fixed rate; a wait counts from when its entry was due."""
     clock, per_s, seconds = time.perf_counter, order["per_s"], order["seconds"]
     total, posted, ended = int(per_s * seconds), 0, 0
     waits = array("d", bytes(8 * total))

@@ -1,4 +1,4 @@
-"""The processes of one contender of ``./dev bench group``, as the benchmark sees them: start, load, look, end."""
+"""Controls the processes of one contender of ``./dev bench group``: start, load, status, stop."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ CORES = 2  # that all members of a contender share, however many there are
 
 
 class Members:
-    """Members of one kind, each a process of its own, and each in its own namespace of a `network`. One submits."""
+    """Members of one kind, each a process, and each in its own namespace of a `network`. One member submits."""
 
     def __init__(
         self, kind: str, submitter: int, names: str = "abc", network: NamespaceNetwork | None = None, **role: Any
@@ -72,7 +72,7 @@ class Members:
         return self._answer(process)
 
     def submit(self, order: dict[str, Any]) -> dict[str, float]:
-        """Have the submitter do this."""
+        """Sends a command to the submitting member."""
         return self.order(self.processes[self.submitter], order)
 
     def load(self, outstanding: int, seconds: float) -> dict[str, float]:
@@ -102,7 +102,7 @@ class Members:
 
 
 class EtcdMembers(Members):
-    """Three servers of etcd, and a process that is their client. `folder`: where their data goes."""
+    """Three etcd servers and a client process. `folder`: where their data goes."""
 
     def __init__(self, folder: str) -> None:
         self._folder = Path(tempfile.mkdtemp(dir=folder))

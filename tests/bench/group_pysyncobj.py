@@ -15,7 +15,7 @@ LOOK_AGAIN_S = 0.02
 
 
 def missing() -> str:
-    """Why it cannot be measured; empty: it can."""
+    """Why pysyncobj cannot be measured; empty if it can."""
     return "" if find_spec("pysyncobj") else "pysyncobj is not installed (.venv/bin/python -m pip install pysyncobj)"
 
 

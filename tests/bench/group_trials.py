@@ -1,7 +1,7 @@
-"""What ``./dev bench group`` asks of ours alone: after the comparison, or each by itself (`--trials NAME`).
+"""Trials of ``./dev bench group`` on ours alone: after the comparison, or each by itself (`--trials NAME`).
 
-Every trial prints what it measured and hands it to the verdicts where there is a goal. The longest wait of an entry
-while something goes wrong is, with a few always outstanding, the longest gap in confirmed entries, and a little more.
+Every trial prints its measurements and passes them to the verdicts where there is a goal. During a fault, with a few
+entries always outstanding, the longest wait of an entry is slightly more than the longest gap in confirmed entries.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ STRIKE_S = 0.7  # after the load began
 
 
 class Session(msgspec.Struct, frozen=True):
-    """What all trials of one run have in common."""
+    """Shared state of all trials of one run."""
 
     folder: str  # on disk
     rounds: int
@@ -48,13 +48,13 @@ Trial = Callable[[Session], None]
 
 
 def _ours(folder: str = "", names: str = "abc", network: NamespaceNetwork | None = None) -> Members:
-    """Durable if there is a folder."""
+    """Members of ours; durable if there is a folder."""
     data = {"data": tempfile.mkdtemp(dir=folder)} if folder else {}
     return Members("ours", 1, names, network, **data)
 
 
 def kills(session: Session) -> None:
-    """The longest that an entry waits when a member is killed in the middle of the load."""
+    """Longest wait of an entry when a member is killed under load."""
     print(f"\nlongest wait of an entry when a member is killed (kill -9), {FEW} outstanding, each round:")
     for mode in ("volatile", "durable"):
         for victim, which in ((0, "the lowest member"), (2, "another member")):
@@ -70,7 +70,7 @@ def kills(session: Session) -> None:
 
 
 def cuts(session: Session) -> None:
-    """The same when a member is cut off without a word: packets to and from it go nowhere."""
+    """Longest wait when a member is cut off silently: packets to and from it are dropped."""
     waits = []
     try:
         for _ in range(session.rounds):
@@ -83,13 +83,13 @@ def cuts(session: Session) -> None:
     except NamespacesUnavailable as error:
         print(f"\na silent cut is not measured: it needs network namespaces ({error})")
         return
-    print(f"\nlongest wait of an entry when a member is cut off without a word, {FEW} outstanding, each round:")
+    print(f"\nlongest wait of an entry when a member is cut off silently, {FEW} outstanding, each round:")
     print("  " + "  ".join(f"{wait:.0f} ms" for wait in waits))
     session.verdicts.most("volatile, gap after a silent cut", max(waits), goals.CUT_MS, "{:.0f} ms")
 
 
 def _longest_wait_ms(members: Members, strike: Callable[[], None], seconds: float) -> float:
-    """Of an entry, in a load in the middle of which this happens."""
+    """Longest wait of an entry in a load during which the given fault happens."""
     timer = threading.Timer(STRIKE_S, strike)
     timer.start()
     try:
@@ -99,10 +99,10 @@ def _longest_wait_ms(members: Members, strike: Callable[[], None], seconds: floa
 
 
 def half(session: Session) -> None:
-    """Waits at half of the rate that is the most.
+    """Waits at half of the saturation rate.
 
-    A host that takes a core away for 20 ms makes everybody wait who comes until the backlog is gone, 1 in 50 in a round
-    of two seconds. So rounds of which it took more than a little are shown and not judged, as long as there are others.
+    A host that takes a core away for 20 ms delays all entries until the backlog is gone, 1 in 50 in a round of two
+    seconds. So disturbed rounds are shown but not judged, as long as there are others.
     """
     print("\nwaits at half of saturation, from when an entry was due:")
     for mode in ("volatile", "durable"):
@@ -122,13 +122,13 @@ def half(session: Session) -> None:
         print(f"  {mode:<9} {most / 2:,.0f} of {most:,.0f} entries/s: p50 {p50:.1f} ms, p99 {p99:.1f} ms "
               f"({of_all:.1f} ms of all rounds)")  # fmt: skip
         each = "  ".join(f"{one.p99_ms:.1f} ({1000 * one.stolen_s:.0f})" for one in rounds)
-        print(f"            p99 of each round (and what the host took of all processors meanwhile), in ms: {each}")
+        print(f"            p99 of each round (and the steal time of all processors), in ms: {each}")
         of = f"{len(judged)} calm rounds of {len(rounds)}" if judged[0].is_calm else "no calm round"
         session.verdicts.most(f"{mode}, p99 at half of saturation ({of})", p99, goals.HALF_P99_MS, "{:.1f} ms")
 
 
 class Waits(NamedTuple):
-    """Of one round."""
+    """Waits of one round."""
 
     p50_ms: float
     p99_ms: float
@@ -149,10 +149,10 @@ def _waits(members: Members, order: dict[str, object]) -> Waits:
 
 
 def sizes(session: Session) -> None:
-    """More members, on the same two cores; beside the floor, whose members do next to nothing with an entry.
+    """More members, on the same two cores; compared with the bare sequencer, whose members hardly process an entry.
 
-    Seven wait longer for each other than three, so it takes more outstanding entries to keep them busy: the goal is
-    for loads that fill both.
+    Seven members wait longer for each other than three, so more outstanding entries are needed to keep them busy: the
+    goal is for loads that saturate both.
     """
     figures: dict[tuple[str, int, int], list[dict[str, float]]] = {}
     for _ in range(session.rounds):
@@ -180,7 +180,7 @@ def sizes(session: Session) -> None:
 
 
 def slow(session: Session) -> None:
-    """A member that sleeps now and then, and one that sleeps for good."""
+    """A member that is stopped now and then, and a member that is stopped for good."""
     seconds = max(session.seconds, 4.0)
     waits, shares, gone = [], [], []
     for _ in range(session.rounds):
@@ -208,7 +208,7 @@ def slow(session: Session) -> None:
 
 
 class Nap:
-    """Stops a process for a while, again and again, until it is told to end; and how long it really was."""
+    """Stops a process for a while, again and again, and records for how long."""
 
     def __init__(self, pid: int) -> None:
         self.longest_s = self.slept_s = 0.0
@@ -232,7 +232,7 @@ class Nap:
 
 
 def disk(session: Session) -> None:
-    """A lone durable entry, in syncs of this disk."""
+    """Latency of a single durable entry, in syncs of this disk."""
     syncs, waits = [], []
     for _ in range(session.rounds):
         syncs.append(_sync_ms(session.folder))
@@ -267,7 +267,7 @@ def layers(session: Session) -> None:
 
 
 def long_load(session: Session, minutes: float) -> None:
-    """Full load on both cores for a long time: nobody may be suspected."""
+    """Full load on both cores for a long time: no member may be suspected."""
     members = _ours()
     try:
         before = members.suspicions

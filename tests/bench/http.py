@@ -1,9 +1,9 @@
-"""``./dev bench http``: static files, qosweb beside nginx and aiohttp's ``add_static``.
+"""``./dev bench http``: static files, qosweb compared with nginx and aiohttp's ``add_static``.
 
-All servers run at the same time, each pinned to the same core; the load (wrk, 64 connections) runs on another and
-turns to one server after the other, round after round, so that whatever else happens on the machine happens to all.
-qosweb and nginx write their access logs. The figure of a server is the median over the rounds; what counts is the
-ratio of two figures of one run.
+All servers run at the same time, pinned to the same core. The load (wrk, 64 connections) runs on another core and
+targets one server after the other, round after round, so that disturbances of the machine affect all servers. qosweb
+and nginx write their access logs. The figure of a server is the median over the rounds; the result is the ratio of two
+figures of one run.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ GOALS = (  # peer, size, figure, at least (or, for latency, at most)
 
 
 class Figures(NamedTuple):
-    """Of one measurement."""
+    """Figures of one measurement."""
 
     rate: float  # requests per second
     p99: float  # milliseconds
@@ -54,11 +54,11 @@ Results = dict[tuple[str, str], list[Figures]]
 
 def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="./dev bench http", description=__doc__)
-    parser.add_argument("--seconds", type=int, default=3, help="of each measurement")
+    parser.add_argument("--seconds", type=int, default=3, help="duration of a measurement")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--connections", type=int, default=64)
     parser.add_argument("--distinct", action="store_true", help="make every request head different")
-    parser.add_argument("--only", help="comma-separated servers; else all that are installed")
+    parser.add_argument("--only", help="comma-separated servers (default: all that are installed)")
     parser.add_argument("--out", type=Path, default=Path("bench-results/http.json"))
     options = parser.parse_args(arguments)
     wrk.require()

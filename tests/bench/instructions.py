@@ -1,12 +1,12 @@
-"""How many instructions of its own a node needs for a request: a figure that scatters by a few per cent only.
+"""Counts the CPU instructions of a node per request: a figure that varies by a few per cent only.
 
-Counted by valgrind's callgrind, which runs a node some fifty times slower than it is: what happens by the clock (a look
-every 50 ms, a batch, a heartbeat) would weigh as much more. So two loads are counted, one as fast as it goes and one at
-a quarter of that, and the two equations
+Valgrind's callgrind counts them and slows the node down about fifty times. Periodic work (a check every 50 ms, a batch,
+a heartbeat) would weigh that much more. So two loads are counted, one at full speed and one at a quarter of it, and the
+two equations
 
     instructions = of_request * requests + of_second * seconds
 
-give what a request costs and what a second does. What the kernel does for the node is not in it.
+give the cost of a request and of a second. Instructions of the kernel are not included.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Count(NamedTuple):
     of_second: float
 
     def each_at(self, rate_per_s: float) -> float:
-        """Per request, at this rate."""
+        """Instructions per request, at this rate."""
         return self.of_request + self.of_second / rate_per_s
 
 
@@ -42,7 +42,7 @@ def can_count() -> bool:
 
 
 def before(folder: Path) -> list[str]:
-    """What stands before the command of a node that is to be counted."""
+    """The command prefix that runs a node under callgrind."""
     return ["valgrind", "--tool=callgrind", "-q", "--instr-atstart=no", f"--callgrind-out-file={folder / 'counted'}"]
 
 
@@ -65,7 +65,7 @@ def count(node: RunningNode, path: str, folder: Path) -> Count:
 
 
 def _answer(connection: socket.socket, request: bytes) -> bytes:
-    """Of a page that is in memory from now on, in words that are known."""
+    """Requests the page until it is cached, and returns the expected response."""
     for _ in range(4):
         connection.sendall(request)
         data = b""
@@ -79,7 +79,7 @@ def _answer(connection: socket.socket, request: bytes) -> bytes:
 
 
 def _ask(connection: socket.socket, request: bytes, size: int, count: int, pause_s: float) -> float:
-    """Seconds that it took."""
+    """Sends requests; returns the seconds that it took."""
     began = time.perf_counter()
     for number in range(count):
         connection.sendall(request)
@@ -95,7 +95,7 @@ def _ask(connection: socket.socket, request: bytes, size: int, count: int, pause
 
 
 def _instructions(node: RunningNode, folder: Path) -> int:
-    """Since the last time."""
+    """Instructions since the last call."""
     _control(node, "--dump")
     found = 0
     for one in folder.glob("counted*"):

@@ -1,32 +1,33 @@
-"""``./dev bench loadgen``: the load generator beside wrk, on the same node, at the same rate.
+"""``./dev bench loadgen``: the load generator compared with wrk, on the same node, at the same rate.
 
-The node has one core, the load another. First wrk without pause says how much the node can do, and loadgen without
-pause how much one process of it can ask for, each with the same number of connections; the smaller is the saturation
-of the pair. Then, in many short rounds and by turns, wrk with pauses, loadgen with pauses and loadgen from a trace ask
-for a small file at half of that, and what they say of the latency is compared: it should be the same. Last, one process
-of loadgen is given 8,000 requests per second, which it has to send in time.
+The node has one core, the load another. First, wrk without pauses measures the capacity of the node, and loadgen
+without pauses the capacity of one loadgen process, each with the same number of connections. The smaller is the
+saturation of the pair. Then, in many short rounds and in turns, wrk with pauses, loadgen with pauses and loadgen from a
+trace request a small file at half of that rate, and their latencies are compared: they should be equal. Last, one
+loadgen process has to send 8,000 requests per second on time.
 
-There are two questions, and each has its own answer (`loadgen_verdicts.py`):
+There are two questions, each with its own verdict (`loadgen_verdicts.py`):
 
-- Is what a tool says true of the requests that it sent? The kernel's notes of packets on the loopback device say what
-  they took (`wire.py`), in the same round, whatever the machine did meanwhile.
-- Do the two say the same? That rests on both and on what each of them did to the server, besides, and on the machine,
-  which may stand still in one round and not in the next (`calm.py`).
+- Does a tool report the true latency of the requests that it sent? The kernel's packet timestamps on the loopback
+  device give the true latency (`wire.py`), in the same round, whatever the machine did meanwhile.
+- Do both tools report the same? That also depends on how each tool loads the server, and on the machine, which may
+  stall in one round and not in the next (`calm.py`).
 
-The two do not count alike. loadgen's latency ends when the answer came, by the kernel's word, and how long it lay there
-until it was read is a figure of its own. wrk's ends when wrk read it; and for those that took more than twice the usual
-time between two of a client, wrk adds others that it thinks it would have sent meanwhile. So two comparisons are
-printed: what each of them says, and what the wire saw of the requests of each.
+The tools measure differently. loadgen's latency ends when the response arrived, by the kernel's timestamp; the time
+until loadgen read it is a separate figure. wrk's latency ends when wrk read the response. For responses that took more
+than twice the usual interval of a client, wrk adds samples of requests that it would have sent meanwhile. So two
+comparisons are printed: the reports of both tools, and the wire latencies of the requests of each.
 
-Nor do they load a server alike, as near as the two loops are brought to each other:
+The tools also load a server differently, although the two loops are as similar as possible:
 
-- The same loop: as many clients ask again after the same random pauses, in whole milliseconds, so that requests come in
-  bursts; each tool's pauses are set by what its earlier rounds had, so that both have the same rate. One process of
-  loadgen needs longer for a burst, in which the node meanwhile answers the first of it.
-- The open loop, which is what loadgen is for: requests at random times. wrk counts from when a request was sent, and so
-  does loadgen, besides; its own word is the latency from when it was due, of which its lateness is part. When the
-  machine stands still, clients of a loop stand still with it and meet that once each, while here requests fall due all
-  the time, are sent in a burst afterwards, and wait for each other in the server: the tail shows it, and the wire too.
+- The closed loop: the same number of clients send again after the same random pauses, in whole milliseconds, so that
+  requests come in bursts. The pauses of each tool are adjusted by its earlier rounds, so that both have the same rate.
+  One loadgen process needs longer for a burst, and the node meanwhile answers its first requests.
+- The open loop, the purpose of loadgen: requests at random times. wrk counts from when a request was sent. loadgen does
+  this as well, but its main figure is the latency from when the request was due, which includes its lateness. When the
+  machine stalls, the clients of a closed loop stall with it and see the stall once each. In the open loop requests
+  continue to fall due, are sent in a burst afterwards, and queue in the server. The tail shows this, and so does the
+  wire.
 
 Exit code 1 if a goal is missed, by the rounds that count.
 """
@@ -63,9 +64,9 @@ class Compared(NamedTuple):
 
 def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="./dev bench loadgen", description=__doc__)
-    parser.add_argument("--seconds", type=int, default=2, help="of each measurement in a round")
+    parser.add_argument("--seconds", type=int, default=2, help="duration of a measurement in a round")
     parser.add_argument("--rounds", type=int, default=24)
-    parser.add_argument("--connections", type=int, default=64, help="of each of the two")
+    parser.add_argument("--connections", type=int, default=64, help="connections of each tool")
     parser.add_argument("--out", type=Path, default=Path("bench-results/loadgen.json"))
     options = parser.parse_args(arguments)
     has_wrk = shutil.which("wrk") is not None

@@ -1,4 +1,4 @@
-"""One round of `./dev bench loadgen`: wrk, loadgen in the same loop, and loadgen in its open loop, at the same rate."""
+"""One round of `./dev bench loadgen`: wrk, loadgen in the same closed loop, and loadgen in an open loop."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ end
 
 
 class Seen(NamedTuple):
-    """What one of the two says of one round, and what others say of it."""
+    """The figures of one tool in one round, and independent measurements of the same round."""
 
     rate_per_s: float
     sent_p50_ms: float  # since it was sent, as the tool itself says
@@ -73,7 +73,7 @@ class Rounds:
         return trace
 
     def one(self, name: str, rate_per_s: float, seconds: int, trace: Path) -> Seen:
-        """``trace`` is for the open loop."""
+        """Runs one round; ``trace`` is for the open loop."""
         if name == OPEN:
             return self.from_trace(trace, seconds)
         client_ms = self._connections / rate_per_s * 1e3
@@ -94,7 +94,7 @@ class Rounds:
         return self._watched(measure, seconds)
 
     def without_pause(self, seconds: int) -> float:
-        """How many per second one process can ask for whose clients ask again when they are answered. Unwatched."""
+        """Requests per second of one process whose clients do not pause. Without wire capture."""
         return _loadgen(seconds, self._url, "-c", str(self._connections), "-z", f"{seconds}s").rate_per_s
 
     def _closed_loop(self, mean_ms: float, seconds: int) -> Seen:
@@ -122,7 +122,7 @@ class Rounds:
 
 
 def _loadgen(seconds: int, *words: str) -> Seen:
-    """One process, on the client's core."""
+    """Runs one loadgen process, on the client's core."""
     summary = json.loads(_run("run", *words, "--processes", "1", "--quiet", "--json"))
     whole = summary["all"]
     if whole["outcomes"]["accepted"] != whole["requests"]:

@@ -1,15 +1,14 @@
-"""What the rounds of `./dev bench loadgen` prove: medians with their spread, and whether goals are met.
+"""Verdicts of `./dev bench loadgen`: medians with their spread, and whether goals are met.
 
-Two rules were fixed before anything was judged by them (that of other programs when a first try, which was broken off,
-had met one):
+Two rules were fixed before any verdict (the rule on other programs after a first, aborted run had met one):
 
-- A measurement in which a core stood still for more than half a per cent of the time is restless, and left out, whoever
-  made it: p99 rests on one per cent of the requests, of which a stall may then be half. So is one in which other
-  programs took more than a tenth of a core, which they share with one of the two that are measured. What all rounds
-  say, the restless ones too, is printed beside it. Where fewer than a third of somebody's measurements are calm,
-  nothing is left out, and the verdict is that of all rounds.
+- A measurement in which a core stood still for more than half a per cent of the time is disturbed and excluded, for
+  either tool: p99 rests on one per cent of the requests, and a stall may then be half of them. The same holds if other
+  programs took more than a tenth of a core, which they share with one of the two measured processes. The result of all
+  rounds, including the disturbed ones, is printed beside it. Where fewer than a third of a tool's measurements are
+  undisturbed, none is excluded, and the verdict is that of all rounds.
 - A verdict is about the difference of medians. It is settled if a 95 % interval of that difference (bootstrap over
-  rounds) is on one side of what is allowed, and is called unsettled otherwise, met or missed.
+  rounds) is on one side of the allowed difference, and is called unsettled otherwise, met or missed.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ Found = dict[str, list[Seen]]
 
 
 class Difference(NamedTuple):
-    """Of medians, ours from theirs, in milliseconds."""
+    """Difference of medians, ours minus wrk's, in milliseconds."""
 
     theirs: float
     ours: float
@@ -79,7 +78,7 @@ def calm(seen: list[Seen]) -> list[Seen]:
 
 
 def judged(found: Found) -> list[dict[str, Any]]:
-    """Of what is calm, and of everything."""
+    """Verdicts from the undisturbed rounds, and from all rounds."""
     left = {name: calm(seen) for name, seen in found.items()}
     print(f"\nrestless (a core stood still for more than {RESTLESS:.1%} of the time, or other programs took more than "
           f"{OTHERS_MAX:.0%} of one), and the most that the host took:")  # fmt: skip
@@ -88,14 +87,14 @@ def judged(found: Found) -> list[dict[str, Any]]:
         print(f"  {name:<10} {len(seen) - len(left[name])} of {len(seen)}, {stolen:.1%}")
     verdicts = []
     if any(len(left[name]) < CALM_MIN * len(seen) for name, seen in found.items()):
-        print("too few are calm: nothing is left out")
+        print("too few undisturbed measurements: none is excluded")
     else:
         verdicts += _judged("calm rounds", left, counts=True)
     return verdicts + _judged("all rounds", found, counts=not verdicts)
 
 
 def missed(verdicts: Sequence[dict[str, Any]]) -> list[str]:
-    """The figures that count and are not as they should be."""
+    """The figures that count and missed their goal."""
     return [verdict["figure"] for verdict in verdicts if verdict.get("counts", True) and not verdict["met"]]
 
 
@@ -106,12 +105,12 @@ def _judged(which: str, found: Found, *, counts: bool) -> list[dict[str, Any]]:
     if all(known.values()):
         verdicts += _true(which, known)
     else:
-        print("nobody may listen to the wire here (needs Linux and root): what is true is not known")
+        print("cannot capture packets here (needs Linux and root): true latencies are unknown")
     return [{**verdict, "counts": counts} for verdict in verdicts]
 
 
 def _same(which: str, found: Found) -> list[dict[str, Any]]:
-    """Beside wrk."""
+    """Compares with wrk."""
     verdicts: list[dict[str, Any]] = []
     counted = {"each by its own word": "sent"}
     if all(one.wire_p99_ms is not None for seen in found.values() for one in seen):
@@ -128,7 +127,7 @@ def _same(which: str, found: Found) -> list[dict[str, Any]]:
 
 
 def _true(which: str, found: Found) -> list[dict[str, Any]]:
-    """Beside the wire: each tool's own error, round by round, on the very requests that it sent."""
+    """Compares with the wire: each tool's own error, round by round, on the requests that it sent."""
     verdicts: list[dict[str, Any]] = []
     print("beside the wire, each in its own rounds; the error in the median and in the worst of them")
     for percent in ("p50", "p99"):

@@ -1,4 +1,4 @@
-"""``./dev bench memory``: what a node holds after a hundred thousand requests, and after a million more."""
+"""``./dev bench memory``: memory of a node after a hundred thousand requests, and after a million more."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""``./dev bench shares``: how long a division of the capacity takes, beside one linear program of scipy's.
+"""``./dev bench shares``: time to compute the shares, compared with one linear program of scipy.
 
-The scheduler asks for shares on every change of demand. Here all classes change their demand at random in each round,
-twice the capacity in the mean, and then one class at a time does. A linear program is one solution of ``linprog``
+The scheduler computes shares on every change of demand. Here all classes change their demand at random in each round,
+twice the capacity on average, and then one class at a time does. A linear program is one solution of ``linprog``
 (HiGHS) over the same bounds; max-min needs several.
 """
 
@@ -30,7 +30,7 @@ def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="./dev bench shares", description=__doc__)
     parser.add_argument("--rounds", type=int, default=200, help="demands for each problem")
     options = parser.parse_args(arguments)
-    print("Microseconds of processor time: median, and in brackets what nine of ten are below.")
+    print("Microseconds of CPU time: median, and in brackets the 90th percentile.")
     print(f"{'bounds':<12}{'classes':>8}{'all change':>18}{'one changes':>18}{'one program':>14}{'ratios':>16}")
     for name, make in KINDS.items():
         for classes in SIZES:
@@ -78,7 +78,7 @@ def _times(call: Callable[[int], object], rounds: int) -> list[float]:
 
 
 def _program(problem: Problem, demand: tuple[int, ...]) -> None:
-    """The most that all classes can have together, within the bounds."""
+    """The largest sum of all shares within the bounds, by linprog."""
     rows, limits = [np.ones(problem.classes)], [float(PPM)]
     for bound, sign in [*((one, -1.0) for one in problem.floors), *((one, 1.0) for one in problem.ceilings)]:
         row = np.zeros(problem.classes)
@@ -106,7 +106,7 @@ def _priority(classes: int, random: Random) -> Problem:
 
 
 def _nested(classes: int, random: Random) -> Problem:
-    """Fives with a floor and a ceiling each, that bind now and then, and a ceiling on every second class."""
+    """Groups of five with a floor and a ceiling that bind now and then, and a ceiling on every second class."""
     groups = [tuple(range(first, first + 5)) for first in range(0, classes, 5)]
     part = PPM // len(groups)
     floors = tuple(ShareBound(group, random.randrange(part // 2, part), k) for k, group in enumerate(groups))
@@ -116,7 +116,7 @@ def _nested(classes: int, random: Random) -> Problem:
 
 
 def _overlapping(classes: int, random: Random) -> Problem:
-    """Ceilings on random fours, half as many as there are classes."""
+    """Ceilings on random groups of four, half as many as there are classes."""
     groups = [tuple(sorted(random.sample(range(classes), 4))) for _ in range(classes // 2)]
     part = PPM // classes
     return Problem(
@@ -130,7 +130,7 @@ def _ratio(classes: int, random: Random) -> Problem:
 
 
 def _usual(classes: int, random: Random) -> Problem:
-    """What a large site might have: bounds on some classes, three ratios, and groups that overlap, two and two."""
+    """A typical large site: bounds on some classes, three ratios, and groups that overlap in pairs."""
     part = PPM // classes
     floors = [ShareBound((one,), random.randrange(part // 2, part), one) for one in range(0, classes, 3)]
     ceilings = [ShareBound((one,), random.randrange(2 * part, 4 * part), one) for one in range(1, classes, 4)]
@@ -153,7 +153,7 @@ def _usual(classes: int, random: Random) -> Problem:
 
 
 def _tangled(classes: int, random: Random) -> Problem:
-    """Floors and ceilings on random fours, and a ratio: most classes hang together, and programs are large."""
+    """Floors and ceilings on random groups of four, and a ratio: most classes are connected, and programs are large."""
     overlapping = _overlapping(classes, random)
     part = PPM // classes
     groups = [tuple(sorted(random.sample(range(classes), 4))) for _ in range(classes // 4)]

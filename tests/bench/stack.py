@@ -1,8 +1,8 @@
-"""``./dev bench stack``: what one broadcast costs the pure code, through the whole stack, and in which layer.
+"""``./dev bench stack``: CPU time of one broadcast in the pure protocol stack, in total and by layer.
 
-Three processes in one thread on an ideal network: every figure is processor time of all three together, per entry that
-all three delivered. The baseline is the least that three machines can do: one sends each batch, the others append it,
-with the same encoding on the way, and nothing is promised.
+Three processes in one thread on an ideal network: every figure is the CPU time of all three together, per entry that
+all three delivered. The baseline is the minimum for three machines: one sends each batch, the others append it, with
+the same encoding on the way, without any guarantee.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def main(arguments: list[str]) -> int:
         for wire in (False, True):
             for size in SIZES:
                 _measure(order, wire, size, options.entries)
-    print("\nwhere it goes (batches of 10, frames as objects), share of processor time by file:")
+    print("\nprofile (batches of 10, frames as objects), share of CPU time by file:")
     for order in ORDERS:
         _profile(order, options.entries // 4)
     return 0
@@ -62,7 +62,7 @@ def _measure(order: str, wire: bool, size: int, entries: int) -> None:
 
 
 def _batches(group: Ideal, size: int, entries: int) -> Callable[[], None]:
-    """Entries handed to one process at a time, `size` of them at once, so that they travel as one message."""
+    """Submits entries to one process at a time, `size` at once, so that they travel as one message."""
     processes = list(group.processes.values())
 
     def run() -> None:

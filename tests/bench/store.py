@@ -1,8 +1,8 @@
-"""``./dev bench store``: what a transaction on disk costs, beside the least that a disk can do.
+"""``./dev bench store``: cost of a transaction on disk, compared with a plain append and fdatasync.
 
-The least is an append of the same bytes to a file, then fdatasync: no order, no index, nothing to delete, no checksum.
-Both write in the same run and in the same directory, in turns of fifty, so that they share the disk's moods. The
-processor time is that of this process, without the waiting: what is left when the disk is infinitely fast.
+The baseline appends the same bytes to a file and calls fdatasync: no order, no index, no deletion, no checksum. Both
+write in the same run and in the same directory, alternating every fifty transactions, so that variations of the disk
+affect both. The CPU time is that of this process without waiting: the cost on an infinitely fast disk.
 """
 
 from __future__ import annotations
@@ -36,21 +36,23 @@ HEAD = ("entries", "of", "store", "plain", "ratio", "p90", "p90 plain", "per ent
 
 def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="./dev bench store", description=__doc__)
-    parser.add_argument("--transactions", type=int, default=300, help="for each figure")
-    parser.add_argument("--directory", type=Path, default=None, help="on which disk; a temporary one by default")
+    parser.add_argument("--transactions", type=int, default=300, help="transactions per figure")
+    parser.add_argument(
+        "--directory", type=Path, default=None, help="directory on the disk to measure (default: a temporary one)"
+    )
     options = parser.parse_args(arguments)
     print("".join(f"{word:>10}" for word in HEAD))
     for size in SIZES:
         for origin in (OTHER, ME):
             with tempfile.TemporaryDirectory(dir=options.directory) as name:
                 _measure(Path(name), size, origin, options.transactions)
-    print("microseconds; times of a transaction are medians, processor times means")
+    print("microseconds; times of a transaction are medians, CPU times are means")
     print("of others: runs of another member; own: labelled and ordered in one transaction")
     return 0
 
 
 class Turns:
-    """The two that write, and how long each of their transactions took."""
+    """The store and the baseline, and the times of their transactions."""
 
     def __init__(self, directory: Path) -> None:
         self.store = Store.open(directory / "store", create_for=Purpose.JOINING, name="a", cluster_id="bench")
@@ -101,6 +103,6 @@ def _timed(action: Callable[[int, Run], None], position: int, run: Run) -> tuple
 
 
 def _of(times: list[tuple[float, float]]) -> tuple[float, float, float]:
-    """Median, 90th percentile, mean of the processor time; in microseconds."""
+    """Median, 90th percentile, mean CPU time; in microseconds."""
     wall = sorted(1e6 * took for took, _ in times)
     return wall[len(wall) // 2], wall[len(wall) * 9 // 10], sum(1e6 * cpu for _, cpu in times) / len(times)

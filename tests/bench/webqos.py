@@ -1,4 +1,4 @@
-"""``./dev bench webqos``: the class of a request at 10 and at 5,000 rules, beside trying the rules in turn."""
+"""``./dev bench webqos``: classifying a request with 10 and 5,000 rules, compared with trying the rules in turn."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ PATHS = 400
 
 
 class Request:
-    """Facts of a request; what is asked of them costs next to nothing."""
+    """Facts of a request, as cheap as possible."""
 
     def number(self, subject: str, argument: str) -> int | None:  # noqa: ARG002
         return 2 << 20
@@ -41,7 +41,7 @@ class Request:
 
 
 def specification(rules: int) -> str:
-    """Prefixes, wildcards, hosts and conditions, as a large site would have them."""
+    """Prefixes, wildcards, hosts and conditions, as on a large site."""
     lines = []
     for number in range(rules):
         match number % 10:
@@ -57,7 +57,7 @@ def specification(rules: int) -> str:
 
 
 def paths(rules: int) -> list[tuple[str, str]]:
-    """As many different ones for few rules as for many."""
+    """The same number of different paths for few rules as for many."""
     found = []
     for at in range(PATHS):
         number = at * rules // PATHS // 10 * 10
@@ -73,14 +73,14 @@ def paths(rules: int) -> list[tuple[str, str]]:
 
 
 def microseconds(work: Callable[[], object], calls: int) -> float:
-    """Of processor time, for one call."""
+    """CPU time of one call, in microseconds."""
     start = time.thread_time()
     work()
     return (time.thread_time() - start) / calls * 1e6
 
 
 class Site:
-    """A specification with so many rules, and requests to its pages."""
+    """A specification with a given number of rules, and requests to its pages."""
 
     def __init__(self, rules: int) -> None:
         self.rules = rules
@@ -103,13 +103,13 @@ class Site:
         ]
 
     def known(self) -> None:
-        """Paths that were asked for before."""
+        """Paths that were requested before."""
         matcher, request = self._matcher, self._request
         for host, path in self._paths:
             matcher.classify(host, path, request)
 
     def new(self) -> list[tuple[str, str]]:
-        """Paths that were never asked for."""
+        """Paths that were never requested."""
         serial = next(self._serials)
         return [(host, f"{path}{serial}") for host, path in self._paths]
 
@@ -132,7 +132,7 @@ class Site:
 
 
 def measure(runs: int) -> list[dict[str, float]]:
-    """All sizes by turns, so that what else the machine does meets all of them."""
+    """Measures all sizes in turns, so that disturbances affect all of them."""
     sites = [Site(rules) for rules in RULES]
     times: dict[tuple[int, str], list[float]] = {}
     for _ in range(runs):
@@ -159,14 +159,14 @@ def measure(runs: int) -> list[dict[str, float]]:
 def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="./dev bench webqos", description=__doc__)
     parser.add_argument("--json", action="store_true", help="only JSON")
-    parser.add_argument("--runs", type=int, default=31, help="of which the median counts")
+    parser.add_argument("--runs", type=int, default=31, help="runs, of which the median counts")
     options = parser.parse_args(arguments)
     rows = measure(options.runs)
     ratios = {name: rows[-1][name] / rows[0][name] for name in ("classify_us", "classify_new_path_us")}
     if options.json:
         print(json.dumps({"python": platform.python_version(), "rows": rows, "ratios": ratios}, indent=2))
     else:
-        print(f"Python {platform.python_version()}; microseconds of processor time for the class of one request")
+        print(f"Python {platform.python_version()}; microseconds of CPU time to classify one request")
         print(" rules  classes  known path  new path   in turn  compile s  bind ms")
         for row in rows:
             print(

@@ -1,12 +1,12 @@
-"""What the wire saw: when requests and answers passed the loopback device, by the kernel's stamps, outside both tools.
+"""Measures true latencies from the kernel's packet timestamps on the loopback device, independent of the tools.
 
-A ring in which the kernel notes every packet with data to or from one port, with its time, is read when a round is over
-and not before, so that nobody is disturbed but by the noting, which is the same for whoever sends. Needs Linux and the
+The kernel writes every packet with data to or from one port, with its timestamp, into a ring buffer. The ring is read
+only after a round, so that the only disturbance is the recording, which is the same for both tools. Needs Linux and the
 right to open packet sockets (root, or CAP_NET_RAW).
 
-The latency of a request is from when it passed the device until the last packet of its answer did: what a tool that
-counts until an answer came should say, but for the time it needs to hand a request to the kernel. One request at a time
-on a connection, as the tools here have it.
+The latency of a request is the time from when it passed the device until the last packet of its response did. A tool
+that measures until the arrival of a response should report this, plus the time to hand a request to the kernel. Assumes
+one request at a time on a connection, as both tools send them.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _HEAD = np.dtype(
 
 
 class Passed(NamedTuple):
-    """Requests that were answered, in the order in which they passed."""
+    """Answered requests, in the order in which they passed the device."""
 
     sent_s: np.ndarray  # time of day
     took_ms: np.ndarray
@@ -49,7 +49,7 @@ class Passed(NamedTuple):
         return float(np.percentile(self.ahead, 99))
 
     def percentile_ms(self, percent: float) -> float:
-        """The smallest that so many per cent do not exceed, as loadgen has it."""
+        """Nearest-rank percentile, as loadgen computes it."""
         return float(np.percentile(self.took_ms, percent, method="inverted_cdf"))
 
 
@@ -64,7 +64,7 @@ def may_listen() -> bool:
 
 
 class Wire:
-    """``with Wire(port, packets) as wire: ...``, then ``wire.passed()`` while still within."""
+    """``with Wire(port, packets) as wire: ...``, then ``wire.passed()`` before the block ends."""
 
     def __init__(self, port: int, packets_max: int) -> None:
         self._port = port
@@ -90,7 +90,7 @@ class Wire:
         self._ring.close()
 
     def passed(self) -> Passed:
-        """What there is until now; call it once."""
+        """The requests captured until now; call it once."""
         _, lost = struct.unpack("II", self._socket.getsockopt(_SOL_PACKET, _STATISTICS, 8))
         raw = np.frombuffer(bytes(self._ring), np.uint8).reshape(-1, _FRAME)
         heads = raw.view(_HEAD)[:, 0]
@@ -104,7 +104,7 @@ class Wire:
         return _matched(at_s, asks, np.where(asks, ports[0], ports[1]), lost)
 
     def _attach_filter(self) -> None:
-        """Only TCP with data, to or from the port."""
+        """Captures only TCP segments with data, to or from the port."""
         program = (
             (0x30, 0, 0, 9),  # the protocol
             (0x15, 0, 12, 6),  # is TCP, else drop

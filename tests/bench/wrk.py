@@ -1,4 +1,4 @@
-"""wrk as the load generator: one thread, pinned to the client's core."""
+"""Runs wrk as the load generator: one thread, pinned to the client's core."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def require() -> None:
 
 
 def version() -> str:
-    """As it says itself; empty if it is not installed."""
+    """The version that wrk prints; empty if it is not installed."""
     if shutil.which("wrk") is None:
         return ""
     said = subprocess.run(["wrk", "-v"], capture_output=True, text=True, check=False, timeout=60)  # ends with 1
@@ -58,7 +58,7 @@ def load(
     seconds: int,
     script: Path | None = None,
 ) -> Measured:
-    """Closed loop on ``url`` for the time given; anything but 2xx answers, or a socket error, ends the benchmark."""
+    """Runs a closed loop on ``url``; any response but 2xx, or a socket error, ends the benchmark."""
     command = ["wrk", "-t1", f"-c{connections}", f"-d{seconds}s", "--latency", url]
     if script is not None:
         command[1:1] = ["-s", str(script)]

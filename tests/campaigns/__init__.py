@@ -1,1 +1,1 @@
-"""Long runs of what a test does once: for rare defects, by hand and not in the test suite."""
+"""Long test campaigns for rare defects: started by hand, not part of the test suite."""

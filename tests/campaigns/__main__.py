@@ -1,4 +1,4 @@
-"""``./dev campaign NAME``: run one of the campaigns in this folder. Their names are those of the modules."""
+"""``./dev campaign NAME``: runs one of the campaigns in this folder. Each is named after its module."""
 
 import ast
 import importlib

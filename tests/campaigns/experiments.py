@@ -1,4 +1,4 @@
-"""All experiments of the load generator at full length, with their report: the papers' figures, measured here."""
+"""Runs all experiments of the load generator at full length and writes their report: the papers' figures, measured."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from loadgen.cli import main as loadgen
 
 def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="./dev campaign experiments", description=__doc__)
-    parser.add_argument("--out", type=Path, default=Path("report"), metavar="DIR", help="for the report (else report)")
+    parser.add_argument(
+        "--out", type=Path, default=Path("report"), metavar="DIR", help="folder for the report (default: report)"
+    )
     options, rest = parser.parse_known_args(arguments)
     return loadgen(["experiments", "all", "--out", str(options.out), *rest])

@@ -1,4 +1,4 @@
-"""Every wrong version of the group stack and the engine, hunted with seeds that nobody knows to show it."""
+"""Mutation testing with fresh seeds: every mutant of the group stack and the engine must be caught."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ TOP = Path(__file__).resolve().parents[2]
 
 def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="./dev campaign mutants", description=__doc__)
-    parser.add_argument("--seeds", type=int, default=300, metavar="N", help="for each of them, at most (else 300)")
     parser.add_argument(
-        "--seed-from", type=int, metavar="S", help="the first of them; else one that depends on the time"
+        "--seeds", type=int, default=300, metavar="N", help="at most so many seeds per mutant (default: 300)"
     )
+    parser.add_argument("--seed-from", type=int, metavar="S", help="first seed (default: from the clock)")
     options = parser.parse_args(arguments)
     first = options.seed_from if options.seed_from is not None else int(time.time())
     print(f"seeds from {first} on")

@@ -1,7 +1,7 @@
-"""All members lose power under load, again and again, while other processes keep every core busy.
+"""Power loss of all members under load, many times, while other processes keep every core busy.
 
-Runs the test of that name many times. On a busy machine a member learns that others have an entry before its own disk
-has it: the moment at which a crash shows whether its state machine saw the entry too early.
+Runs the test of that name again and again. On a busy machine a member learns that other members have an entry before
+its own disk has it. A crash at that moment shows whether its state machine applied the entry too early.
 """
 
 from __future__ import annotations
@@ -26,8 +26,10 @@ TEST = "tests/cluster/runtime/test_processes.py::test_all_lose_power_and_resume_
 def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="./dev campaign power-loss", description=__doc__)
     parser.add_argument("--runs", type=int, default=50)
-    parser.add_argument("--busy", type=int, default=os.cpu_count() or 1, help="processes that do nothing but compute")
-    parser.add_argument("--keep", type=Path, help="where the files of a failed run stay; else in a new directory")
+    parser.add_argument(
+        "--busy", type=int, default=os.cpu_count() or 1, help="number of busy processes beside the test"
+    )
+    parser.add_argument("--keep", type=Path, help="keep the files of a failed run here (default: a new directory)")
     options = parser.parse_args(arguments)
     keep = options.keep or Path(tempfile.mkdtemp(prefix="power-loss-"))
     keep.mkdir(parents=True, exist_ok=True)
@@ -40,7 +42,7 @@ def main(arguments: list[str]) -> int:
             )  # fmt: skip
             if ended.returncode:
                 print(ended.stdout)
-                print(f"run {number} of {options.runs} failed; what its members left behind is in {keep / 'run'}")
+                print(f"run {number} of {options.runs} failed; the files of its members are in {keep / 'run'}")
                 return 1
             print(f"run {number} of {options.runs}: {time.monotonic() - began:.0f} s", flush=True)
     print(f"{options.runs} runs, no failure")
@@ -49,7 +51,7 @@ def main(arguments: list[str]) -> int:
 
 @contextmanager
 def busy(count: int) -> Iterator[None]:
-    """So many processes that compute without end."""
+    """Runs a number of processes that compute without end."""
     processes = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(count)]
     try:
         yield

@@ -1,4 +1,4 @@
-"""Thousands of new seeds of faults: the group stack, the engine on top of it, and the engine with many channels."""
+"""Simulates thousands of fresh fault seeds: the group stack, the engine, and the engine with many channels."""
 
 from __future__ import annotations
 
@@ -15,11 +15,13 @@ TOP = Path(__file__).resolve().parents[2]
 def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="./dev campaign seeds", description=__doc__)
     parser.add_argument(
-        "--seeds", type=int, default=5_000, metavar="N", help="of the group stack; a tenth of the others"
+        "--seeds",
+        type=int,
+        default=5_000,
+        metavar="N",
+        help="seeds of the group stack; the engine gets a tenth of them",
     )
-    parser.add_argument(
-        "--seed-from", type=int, metavar="S", help="the first of them; else one that depends on the time"
-    )
+    parser.add_argument("--seed-from", type=int, metavar="S", help="first seed (default: from the clock)")
     options = parser.parse_args(arguments)
     first = options.seed_from if options.seed_from is not None else int(time.time())
     few = str(max(1, options.seeds // 10))

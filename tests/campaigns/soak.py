@@ -1,6 +1,6 @@
-"""Members as real processes under load, killed, stopped and started again at random, judged by the specifications.
+"""Soak test: real processes under load, killed, stopped and restarted at random, checked against the specifications.
 
-In rounds of some twenty seconds, each with a group of its own, until the time is over.
+Runs rounds of about twenty seconds, each with a new group, until the time is over.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from pathlib import Path
 from tests.cluster.runtime.members import Cluster
 
 NAMES = "abcde"
-STEPS = 8  # of each round
-LEFT = 3  # members that have to run: a majority
+STEPS = 8  # per round
+RUNNING_MIN = 3  # members: a majority
 
 
 def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="./dev campaign soak", description=__doc__)
-    parser.add_argument("--minutes", type=float, default=30, metavar="M", help="how long (else 30)")
-    parser.add_argument("--seed", type=int, metavar="S", help="of the first round; else one that depends on the time")
+    parser.add_argument("--minutes", type=float, default=30, metavar="M", help="duration (default: 30)")
+    parser.add_argument("--seed", type=int, metavar="S", help="seed of the first round (default: from the clock)")
     options = parser.parse_args(arguments)
     seed = options.seed if options.seed is not None else int(time.time())
     until = time.monotonic() + 60 * options.minutes
@@ -48,7 +48,7 @@ def play(folder: Path, chance: random.Random) -> None:
                 stopped.discard(name)
                 dead.discard(name)
                 running.add(name)
-            elif len(running) > LEFT:
+            elif len(running) > RUNNING_MIN:
                 name = chance.choice(sorted(running))
                 running.remove(name)
                 (dead if kind == "kill" else stopped).add(name)
@@ -62,7 +62,7 @@ def play(folder: Path, chance: random.Random) -> None:
 
 def come_back(cluster: Cluster, name: str, *, is_dead: bool) -> None:
     if is_dead:
-        cluster.members[name].kill()  # it is: what it held is closed
+        cluster.members[name].kill()  # it is dead already: this closes its files
         cluster.start(name)
     else:
         cluster.members[name].signal(signal.SIGCONT)

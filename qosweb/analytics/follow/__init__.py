@@ -1,1 +1,1 @@
-"""Analyses logs that are still growing."""
+"""Follow mode: analyses logs that are still growing."""

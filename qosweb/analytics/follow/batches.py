@@ -1,12 +1,12 @@
-"""What a stream has gathered so far, batch by batch, on disk; a batch that is done again replaces its first try.
+"""Checkpointed sums of a stream: one folder per micro-batch on disk, so that repeating a batch is idempotent.
 
-    batches/N/        sums of one batch as Parquet, and note.json, which comes last
-    batches/sum-N/    the same for all batches up to N, put together so that there are never many
-    recent/N/         the lines of one batch, as long as something may still be asked of them
+    batches/N/        sums of one batch as Parquet, and note.json, which is written last
+    batches/sum-N/    the merged sums of all batches up to N, so that there are never many folders
+    recent/N/         the lines of one batch, as long as a query may still need them
 
-Batches up to N are what the newest sum-M holds (M at most N) and the single ones after M. A batch joins a sum only when
-a later one has begun: then it is never done again.
-Neighbours: ``stream`` makes batches, ``slot_sums`` and ``tables`` say what their sums are.
+The batches up to N are the newest sum-M with M at most N, and the single batches after M. A batch is merged only when a
+later batch has begun: from then on Spark never repeats it.
+Neighbours: ``stream`` makes the batches, ``slot_sums`` and ``tables`` define the sums.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
-SINGLE_MAX = 24  # batches that are not in a sum
+SINGLE_MAX = 24  # batches that are not merged into a sum
 SLOTS, TIMES, ASKED_FOR, ACCESSED = "slots", "times", "asked_for", "accessed"
 _SCHEMAS = {
     TIMES: "window_s long, node string, name string, what int, step int, requests long",
@@ -40,14 +40,14 @@ _SUM = "sum-"
 
 
 class Sample(msgspec.Struct, frozen=True):
-    """Lines that show a violation. ``of`` names the verdict."""
+    """Request ids that show a violation. ``of`` identifies the verdict."""
 
     of: list[str | int]
     rids: list[str]
 
 
 class BatchNote(msgspec.Struct):
-    """What is known of a batch, or of all up to one, besides the sums."""
+    """Facts about one batch, or about all batches up to one, besides the sums."""
 
     watermark_s: float | None = None
     latest_s: float | None = None
@@ -55,11 +55,11 @@ class BatchNote(msgspec.Struct):
     events: list[LogEvent] = []
     twice: dict[str, list[str]] = {}
     samples: list[Sample] = []
-    named: int = 0  # lines with which a request ends, and that have its name
+    named: int = 0  # lines that end a request and have its rid
 
 
 class Batches:
-    """Of one checkpoint."""
+    """The batches of one checkpoint."""
 
     def __init__(self, spark: SparkSession, folder: Path) -> None:
         self._spark = spark
@@ -70,7 +70,7 @@ class Batches:
         self._recent.mkdir(exist_ok=True)
 
     def note(self, until: int) -> BatchNote:
-        """Of all batches up to one."""
+        """The merged note of all batches up to ``until``."""
         whole = BatchNote()
         for folder in self._up_to(until):
             one = _read(folder)
@@ -83,19 +83,22 @@ class Batches:
         return whole
 
     def _table(self, name: str, until: int, schema: str) -> DataFrame:
-        """Of all batches up to one; what a batch had no column for is null. With the schema, no file is looked into."""
+        """A table over all batches up to ``until``; columns that a batch lacks are null.
+
+        The explicit schema saves Spark from reading the files to infer one.
+        """
         paths = [str(folder / name) for folder in self._up_to(until) if (folder / name).exists()]
         return self._spark.read.schema(schema).parquet(*paths) if paths else self._spark.createDataFrame([], schema)
 
     def begin(self, number: int) -> Path:
-        """The folder of a batch, without what an earlier try left there."""
+        """Creates the folder of a batch, without the files of an earlier attempt."""
         folder = self._folder / f"{number:09d}"
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir()
         return folder
 
     def end(self, number: int, note: BatchNote) -> None:
-        """The batch counts from here on; may be said again, with more in the note."""
+        """Writes the note: from here on the batch counts. May be called again with a longer note."""
         folder = self._folder / f"{number:09d}"
         new = folder / "note.new"
         try:
@@ -112,12 +115,12 @@ class Batches:
         lines.coalesce(1).write.mode("overwrite").parquet(str(self._recent / f"{number:09d}"))
 
     def lines(self) -> DataFrame:
-        """Those of late batches."""
+        """The lines of recent batches."""
         reader = self._spark.read.schema(self._of_lines) if self._of_lines else self._spark.read
         return reader.parquet(*(str(folder) for folder in sorted(self._recent.iterdir())))
 
     def forget_lines(self, number: int, before_s: float) -> None:
-        """Lines of batches that have ended, none of whose requests is younger than that."""
+        """Deletes the lines of finished batches whose requests are all older than ``before_s``."""
         for folder in self._recent.iterdir():
             note = self._folder / folder.name
             if int(folder.name) < number and (
@@ -126,8 +129,8 @@ class Batches:
                 shutil.rmtree(folder)
         self._sweep()
 
-    def put_together(self, until: int, responses_ms: Sequence[int]) -> None:
-        """If there are many: one sum for all batches up to one, which have ended."""
+    def merge(self, until: int, responses_ms: Sequence[int]) -> None:
+        """Merges all batches up to ``until``, which must have ended, if there are many."""
         if len(self._up_to(until)) <= SINGLE_MAX:
             return
         making = self._folder / f".{_SUM}{until:09d}"
@@ -141,7 +144,7 @@ class Batches:
         self._sweep()
 
     def _sweep(self) -> None:
-        """What is in a sum goes, but for notes that say when lines may be forgotten."""
+        """Deletes merged batches, except notes that are needed to decide when lines can be deleted."""
         sums = sorted(_number(folder) for folder in self._folder.glob(f"{_SUM}*"))
         if not sums:
             return
@@ -187,4 +190,4 @@ def _read(folder: Path) -> BatchNote:
     try:
         return msgspec.json.decode(file.read_bytes(), type=BatchNote)
     except (OSError, msgspec.MsgspecError) as error:
-        raise UsageError(f"{file}: not what was written there ({error}); start with a new --checkpoint") from None
+        raise UsageError(f"{file}: is damaged ({error}); use a new folder for --checkpoint") from None

@@ -1,6 +1,6 @@
-"""The folder from which a follower goes on: one process at a time has it, and its sums are all made alike.
+"""Checkpoint folder of a follower: locks it for one process and checks that the options have not changed.
 
-Neighbours: ``log_tail`` and ``batches`` keep their files in it, ``stream`` that of Spark.
+Neighbours: ``log_tail``, ``batches`` and ``stream`` (Spark's own checkpoint) keep their files in this folder.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class Fixed(msgspec.Struct):
-    """What the sums of a checkpoint were made with. Named like the options."""
+    """The options that determine the sums of a checkpoint. Fields are named like the options."""
 
     window: int
     slot: int
@@ -34,7 +34,7 @@ class Fixed(msgspec.Struct):
 
 @contextmanager
 def locked(checkpoint: Path) -> Iterator[None]:
-    """Raises UsageError if another process follows with it."""
+    """Locks the checkpoint. Raises UsageError if another process uses it."""
     try:
         checkpoint.mkdir(parents=True, exist_ok=True)
         file = (checkpoint / "lock").open("w")
@@ -48,20 +48,20 @@ def locked(checkpoint: Path) -> Iterator[None]:
         yield
 
 
-def check_fixed(checkpoint: Path, wanted: AnalysisRequest) -> None:
-    """Raises UsageError if the sums in it were made with other options."""
-    limits, file = wanted.limits, checkpoint / "options.json"
-    spec = hashlib.sha256(wanted.spec.text.encode()).hexdigest()[:16] if wanted.spec else ""
-    now = Fixed(limits.window_s, limits.slot_s, limits.waited_ms, limits.slack_ms, wanted.response, spec)
+def check_fixed(checkpoint: Path, request: AnalysisRequest) -> None:
+    """Stores the options in a new checkpoint. Raises UsageError if an existing one was made with other options."""
+    limits, file = request.limits, checkpoint / "options.json"
+    spec = hashlib.sha256(request.spec.text.encode()).hexdigest()[:16] if request.spec else ""
+    now = Fixed(limits.window_s, limits.slot_s, limits.waited_ms, limits.slack_ms, request.response, spec)
     try:
         before = msgspec.json.decode(file.read_bytes(), type=Fixed)
     except FileNotFoundError:
         file.write_bytes(msgspec.json.encode(now))
         return
     except msgspec.MsgspecError:
-        raise UsageError(f"{file}: not what was written there; give --checkpoint a new folder") from None
+        raise UsageError(f"{file}: is damaged; use a new folder for --checkpoint") from None
     for name in Fixed.__struct_fields__:
         if getattr(before, name) != getattr(now, name):
             raise UsageError(
-                f"--checkpoint {checkpoint}: was begun with another --{name}; give the same, or a new folder"
+                f"--checkpoint {checkpoint}: was created with a different --{name}; use the same value or a new folder"
             )

@@ -1,8 +1,8 @@
-"""``qosweb analyze --follow``: the report is written anew whenever a window closes, until Ctrl-C.
+"""``qosweb analyze --follow``: rewrites the report whenever a window closes, until Ctrl-C.
 
-The checkpoint holds all that a restart needs. One process at a time may have it, and what lines are added up by has to
-stay as it was.
-Neighbours: ``log_tail`` reads the logs, ``stream`` adds them up and judges, ``command`` has the options.
+The checkpoint holds all state that a restart needs. One process at a time may use it, and the options that determine
+the sums must not change.
+Neighbours: ``log_tail`` reads the logs, ``stream`` aggregates and judges them, ``command`` parses the options.
 """
 
 from __future__ import annotations
@@ -31,41 +31,41 @@ if TYPE_CHECKING:
 
 def follow(
     spark: SparkSession,
-    wanted: AnalysisRequest,
+    request: AnalysisRequest,
     names: list[str],
     out: Path,
     checkpoint: Path,
     *,
     every_s: float,
     late_s: float,
-    say: Callable[[str], None],
+    show_step: Callable[[str], None],
 ) -> Findings:
-    """Until SIGINT or SIGTERM. Returns the last findings, with windows that were still open."""
+    """Follows the logs until SIGINT or SIGTERM. Returns the last findings, including windows that are still open."""
     published: list[Findings] = []
     with locked(checkpoint), _signals() as stop:
-        check_fixed(checkpoint, wanted)
+        check_fixed(checkpoint, request)
         logs = LogTail(names, checkpoint)
 
         def publish(findings: Findings) -> None:
             write_report(findings, out, refresh_s=None if stop.is_set() else max(1, round(every_s)))
             published[:] = [findings]
-            say(f"{findings.outcome}: {findings.lines} lines, judged until {clock(findings.end_s)} UTC")
+            show_step(f"{findings.outcome}: {findings.lines} lines, judged until {clock(findings.end_s)} UTC")
 
-        stream = Stream(spark, wanted, logs, checkpoint, late_s, publish, out / "bad")
-        say("following; Ctrl-C ends it")
+        stream = Stream(spark, request, logs, checkpoint, late_s, publish, out / "bad")
+        show_step("following; Ctrl-C ends it")
         stream.run(stop, every_s)
     return published[-1]
 
 
 @contextmanager
 def _signals() -> Iterator[threading.Event]:
-    """Set by Ctrl-C and SIGTERM; Spark goes on with what it does."""
+    """An event that Ctrl-C and SIGTERM set, so that Spark can finish its current work."""
     stop = threading.Event()
 
-    def told(_: int, __: FrameType | None) -> None:
+    def on_signal(_: int, __: FrameType | None) -> None:
         stop.set()
 
-    before = {number: signal.signal(number, told) for number in (signal.SIGINT, signal.SIGTERM)}
+    before = {number: signal.signal(number, on_signal) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield stop
     finally:

@@ -1,19 +1,19 @@
-"""Cuts logs that grow into files that never change: each line is in exactly one of them, over any restart.
+"""Tails growing logs: copies new lines into immutable files, each line exactly once, across restarts.
 
-Spark's streams read whole files only. So what the logs have gained is copied, whole lines only, into a folder of its
-own (a cut), with a file for each log. A cut appears at once, by a rename, and is never touched again.
+Spark's file streams only read complete files. So new lines of the logs are copied, complete lines only, into a new
+folder (a cut) with one file per log. A cut appears atomically, by a rename, and never changes afterwards.
 
-    1. ``cuts/.making-N/``     is written and synced: nobody looks at it
-    2. ``tail.json``           takes over N and how far each log was read: from here on the cut counts
-    3. ``cuts/N-end/``         is what the folder of step 1 is renamed to (``N-more`` if a log had still more to give)
+    1. ``cuts/.making-N/``     is written and synced; no reader looks at it
+    2. ``tail.json``           stores N and the offset of each log: from here on the cut counts
+    3. ``cuts/N-end/``         is the new name of the folder of step 1 (``N-more`` if a log has more lines to read)
 
-After a crash before 2, N is made anew from the same places; after one between 2 and 3, step 3 is done.
+After a crash before step 2, cut N is written again from the same offsets. After a crash between 2 and 3, 3 is done.
 
-A log is known by device, inode and a fingerprint of how it begins. One that was rotated (``access.log.1`` and so on) is
-read on under its new name; one that became shorter, or begins otherwise, is read from its beginning. Rotated files that
-were there before their log was first seen are not of this run. The rest of a line waits for its end, but not in a
-rotated file that has ceased to grow.
-Neighbours: ``sources`` says what names mean, ``stream`` reads the cuts.
+A log is identified by device, inode and a fingerprint of its first bytes. A rotated log (``access.log.1`` and so on) is
+read to its end under its new name. A log that became shorter, or whose first bytes changed, is read from its beginning.
+Rotated files that existed before their log was first seen are skipped. An incomplete last line waits for its end,
+except in a rotated file that no longer grows.
+Neighbours: ``sources`` resolves names to files, ``stream`` reads the cuts.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-CUT_BYTES_MAX = 64 << 20  # of one log, in one cut
+CUT_BYTES_MAX = 64 << 20  # per log and cut
 HEAD_BYTES = 256
 END, MORE = "end", "more"
 SUFFIX = ".jsonl"
@@ -44,7 +44,7 @@ _MAKING = ".making-"
 
 
 class Log(msgspec.Struct):
-    """One file, and how far it was read. Its place in the list is its number."""
+    """One log file and the offset up to which it was read. Its index in the list is its number."""
 
     path: str
     device: int
@@ -58,11 +58,11 @@ class TailState(msgspec.Struct):
     cut: int = 0
     more: bool = False
     logs: list[Log] = []
-    seen: list[str] = []  # names of logs whose rotated files were looked at
+    seen: list[str] = []  # logs whose rotated files were checked
 
 
 class LogTail:
-    """The logs that ``names`` mean, cut into ``folder``. One at a time may work there."""
+    """Copies new lines of the logs that ``names`` match into cuts in ``folder``. One instance at a time may use it."""
 
     def __init__(self, names: Sequence[str], folder: Path, *, cut_bytes_max: int = CUT_BYTES_MAX) -> None:
         self._names = list(names)
@@ -72,21 +72,21 @@ class LogTail:
         self.cuts.mkdir(parents=True, exist_ok=True)
         self._file = folder / "tail.json"
         self._state = self._read()
-        self._torn: dict[int, int] = {}  # rotated logs that end within a line: their size when that was seen
+        self._torn: dict[int, int] = {}  # size of rotated logs that end in the middle of a line, at the last look
         self._recover()
 
     @property
     def paths(self) -> list[str]:
-        """By number."""
+        """The paths of the logs, by number."""
         return [log.path for log in self._state.logs]
 
     @property
     def has_more(self) -> bool:
-        """The last cut could not take all that was there."""
+        """True if the last cut could not take all new lines."""
         return self._state.more
 
     def cut(self) -> bool:
-        """Take what the logs have gained; false if that is nothing."""
+        """Makes a cut of the new lines; returns False if there are none."""
         state = msgspec.json.decode(msgspec.json.encode(self._state), type=TailState)
         number = state.cut + 1
         making = self.cuts / f"{_MAKING}{number}"
@@ -101,7 +101,7 @@ class LogTail:
                     done.add(at)
                     data, has_more = self._gained(state.logs[at], at, file.fileno())
             except FileNotFoundError:
-                continue  # it was rotated just now: we meet it under its other name
+                continue  # it was just rotated: it will be found under its new name
             except OSError as error:
                 raise UsageError(f"{path}: {error.strerror or error}") from None
             more |= has_more
@@ -136,7 +136,7 @@ class LogTail:
         except FileNotFoundError:
             return TailState()
         except msgspec.MsgspecError as error:
-            raise UsageError(f"{self._file}: not what was written there ({error}); start with a new folder") from None
+            raise UsageError(f"{self._file}: is damaged ({error}); use a new folder for --checkpoint") from None
 
     def _recover(self) -> None:
         for making in self.cuts.glob(f"{_MAKING}*"):
@@ -146,7 +146,7 @@ class LogTail:
                 shutil.rmtree(making)
 
     def _candidates(self, state: TailState) -> list[Path]:
-        """Logs and their rotated files, oldest first. Of a log that is new, the rotated ones are taken as read."""
+        """Logs and their rotated files, oldest first. The rotated files of a new log are marked as read."""
         found: dict[Path, None] = {}
         named = dict.fromkeys(sources.growing(self._names))
         for path in named:
@@ -169,10 +169,10 @@ class LogTail:
                     log.offset = os.fstat(file.fileno()).st_size
                     log.head, log.head_bytes = _head(file.fileno(), log.offset)
         except OSError:
-            return  # whatever it is, it is nothing that we were asked for
+            return  # not a log that the user named
 
     def _known(self, state: TailState, path: Path, descriptor: int) -> int | None:
-        """The number of the log that this file is; None for what is no file."""
+        """The number of the log that this file is, registering new logs; None if it is not a regular file."""
         status = os.fstat(descriptor)
         if not stat.S_ISREG(status.st_mode):
             return None
@@ -188,7 +188,7 @@ class LogTail:
         return len(state.logs) - 1
 
     def _gained(self, log: Log, at: int, descriptor: int) -> tuple[bytes, bool]:
-        """New whole lines, and whether there are more of them than fit."""
+        """New complete lines, and whether there are more of them than fit."""
         data = os.pread(descriptor, self._max, log.offset)
         is_full = len(data) == self._max
         whole = data.rfind(b"\n") + 1
@@ -196,7 +196,7 @@ class LogTail:
             size = log.offset + len(data)
             if not is_full and not self._has_ended(log, at, size):
                 return b"", False
-            whole = len(data)  # a line that is longer than all that is read at once, or one that nobody will end
+            whole = len(data)  # a line longer than one read, or one that will never be completed
         taken = data[:whole]
         if taken:
             log.offset += len(taken)
@@ -207,7 +207,7 @@ class LogTail:
         return taken, is_full and os.fstat(descriptor).st_size > log.offset
 
     def _has_ended(self, log: Log, at: int, size: int) -> bool:
-        """A rotated file that ends within a line and has not grown since the last look."""
+        """True for a rotated file that ends in the middle of a line and has not grown since the last look."""
         if not _ROTATED.fullmatch(log.path):
             return False
         before = self._torn.get(at)

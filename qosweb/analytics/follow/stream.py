@@ -1,13 +1,13 @@
-"""Logs that grow, as a stream on Spark: batch after batch is added up, and windows are judged as they close.
+"""Spark streaming over growing logs: aggregates micro-batches and judges each window when it closes.
 
-Every line is in one cut (``log_tail``), Spark's checkpoint says for good which cuts a batch has, and what a batch adds
-lies in a folder of its own that a second try writes anew (``batches``): so every line counts once, whenever this is
-killed.
+Every line counts exactly once, whenever the process is killed: a line is in one cut (``log_tail``), Spark's checkpoint
+fixes which cuts belong to a batch, and the sums of a batch lie in a folder that a repeated batch overwrites
+(``batches``).
 
-The watermark is the latest moment at which a request was decided, less what lines may be late. It stands still while
-logs are being caught up with. A window that ends before it is closed: it is judged, and what comes for it later is not
-added but counted as a bad line (``LATE``) and kept aside.
-Departs: Spark's own watermark drops late lines and says only how many, so this one is kept with the batches instead.
+The watermark is the latest decision time of a request, less the allowed lateness. It does not move while the stream
+catches up with a backlog. A window that ends before the watermark is closed and judged. A line for a closed
+window is not added; it is counted as a bad line (``LATE``) and kept in the folder of bad lines.
+Departs: Spark's own watermark drops late lines and reports only their number, so the batches store their own watermark.
 Neighbours: ``findings`` judges; ``follower`` is the command.
 """
 
@@ -27,7 +27,7 @@ from qosweb.analytics.findings import Findings, Gathered, conclude, outside, pol
 from qosweb.analytics.follow import batches, log_tail
 from qosweb.analytics.read import line_queries, policies, slot_sums, tables
 from qosweb.analytics.read.line_scan import LineScan
-from qosweb.analytics.read.log_lines import LINE_SCHEMA, events, judged, narrow, requests
+from qosweb.analytics.read.log_lines import LINE_SCHEMA, events, narrow, requests, with_cause
 from qosweb.errors import UsageError
 
 if TYPE_CHECKING:
@@ -44,35 +44,35 @@ LATE = "came after its window was judged"
 AHEAD = "its time is far ahead of all others"
 AHEAD_MAX_S = 86_400.0
 CLOCKS_DIFFER_S = 3600.0
-TWICE_KEPT_MAX = 1000  # of a batch
+TWICE_KEPT_MAX = 1000  # per batch
 CUTS_AT_ONCE_MAX = 16
 _ENDED = ("served", "denied", "expired", "failed")
 
 
 class Stream:
-    """``publish`` gets the findings whenever a window has closed, and at the end, then with those that are open."""
+    """Calls ``publish`` with the findings whenever a window closes, and at the end, then including open windows."""
 
     def __init__(
         self,
         spark: SparkSession,
-        wanted: AnalysisRequest,
+        request: AnalysisRequest,
         logs: log_tail.LogTail,
         checkpoint: Path,
         late_s: float,
         publish: Callable[[Findings], None],
-        aside: Path | None = None,
+        bad_folder: Path | None = None,
     ) -> None:
-        self._spark, self._wanted, self._logs, self._late_s = spark, wanted, logs, late_s
-        self._publish, self._aside = publish, aside
+        self._spark, self._request, self._logs, self._late_s = spark, request, logs, late_s
+        self._publish, self._bad_folder = publish, bad_folder
         self._checkpoint = checkpoint
         self._batches = batches.Batches(spark, checkpoint)
         self._failed: Exception | None = None
-        self.lines = 0  # read since the start
+        self.lines = 0  # lines read since the start
 
     def run(self, stop: threading.Event, every_s: float) -> None:
-        """Until ``stop``; then what the logs have is taken in, and the last findings are published."""
+        """Runs until ``stop`` is set; then reads the remaining lines and publishes the last findings."""
         if not (of_py4j := logging.getLogger("py4j")).handlers:
-            of_py4j.addHandler(logging.NullHandler())  # what fails is raised here; it need not be shown as well
+            of_py4j.addHandler(logging.NullHandler())  # errors are raised here; py4j need not log them as well
         query = self._start(every_s)
         try:
             while query.isActive:
@@ -92,7 +92,7 @@ class Stream:
             raise trouble
         last = self._batches.last()
         if last is None:
-            raise UsageError("the logs had no lines")
+            raise UsageError("the logs contain no lines")
         findings = self._findings(last, None, self._batches.note(last))
         if findings is None:
             raise UsageError("no request could be read from the logs")
@@ -101,15 +101,15 @@ class Stream:
     def _start(self, every_s: float) -> StreamingQuery:
         reader = self._spark.readStream.schema(LINE_SCHEMA).option("columnNameOfCorruptRecord", "bad")
         reader = reader.option("maxFileAge", "36500d")  # a cut is never too old
-        lines = judged(reader.json(str(self._logs.cuts / "[0-9]*")))
+        lines = with_cause(reader.json(str(self._logs.cuts / "[0-9]*")))
         return (
-            lines.writeStream.foreachBatch(self._take_in)
+            lines.writeStream.foreachBatch(self._on_batch)
             .option("checkpointLocation", str(self._checkpoint / "spark"))
             .trigger(processingTime=f"{max(1, round(every_s * 1000))} milliseconds")
             .start()
         )
 
-    def _take_in(self, read: DataFrame, number: int) -> None:
+    def _on_batch(self, read: DataFrame, number: int) -> None:
         read = read.persist(StorageLevel.MEMORY_AND_DISK)
         try:
             self._batch(read, number)
@@ -120,16 +120,16 @@ class Stream:
             read.unpersist()
 
     def _batch(self, read: DataFrame, number: int) -> None:
-        limits, response = self._wanted.limits, self._wanted.response
+        limits, response = self._request.limits, self._request.response
         before = self._batches.note(number - 1)
-        self._tidy_up(number, before)
+        self._delete_old_data(number, before)
         folder = self._batches.begin(number)
         lines = narrow(self._with_place(read, before.watermark_s), response).persist(StorageLevel.MEMORY_AND_DISK)
         told = before.events + (new := events(lines))
-        known, _ = policies_of(self._wanted, told)
+        known, _ = policies_of(self._request, told)
         responses_ms = policies.response_limits(known)
         asked = requests(lines)
-        scan = LineScan(lines, limits, responses_ms, one_policy=self._wanted.spec is not None, response=response)
+        scan = LineScan(lines, limits, responses_ms, one_policy=self._request.spec is not None, response=response)
         scan.kept.cache()
         sums = {
             batches.SLOTS: scan.slots(),
@@ -137,7 +137,7 @@ class Stream:
             batches.ASKED_FOR: scan.asked_for(),
         }
         accessed = [
-            line_queries.accessed(self._spark, asked, policy, limits)
+            line_queries.query_accesses(self._spark, asked, policy, limits)
             for policy in known.values()
             if "accessed" in policy.subjects
         ]
@@ -156,17 +156,17 @@ class Stream:
             f.sort_array(f.collect_set("cut")).alias("cuts"),
         ).first()
         assert facts is not None
-        if facts["bad"] and self._aside:
-            line_queries.set_aside(lines, str(self._aside / f"{number:09d}"))
+        if facts["bad"] and self._bad_folder:
+            line_queries.write_bad_lines(lines, str(self._bad_folder / f"{number:09d}"))
         latest_s, cuts = facts["latest"], list(facts["cuts"])
         watermark_s = self._watermark(before.watermark_s, latest_s, cuts)
         note = batches.BatchNote(watermark_s, latest_s, cuts, new, self._twice(good), named=facts["named"])
         self._batches.end(number, note)
         lines.unpersist()
         self.lines += facts["lines"]
-        self._judge_what_closed(number, before.watermark_s, note)
+        self._judge_closed_windows(number, before.watermark_s, note)
 
-    def _judge_what_closed(self, number: int, before_s: float | None, note: batches.BatchNote) -> None:
+    def _judge_closed_windows(self, number: int, before_s: float | None, note: batches.BatchNote) -> None:
         closed_s = self._closed_s(note.watermark_s)
         if closed_s is None or closed_s == self._closed_s(before_s):
             return
@@ -183,9 +183,12 @@ class Stream:
         self._publish(findings)
 
     def _findings(self, number: int, closed_s: int | None, note: batches.BatchNote) -> Findings | None:
-        """Of all batches up to one; without ``closed_s`` windows that are still open count, too. None if nothing is."""
-        limits = self._wanted.limits
-        known, _ = policies_of(self._wanted, note.events)
+        """Findings of all batches up to one; None if there are no requests.
+
+        ``closed_s`` limits them to closed windows; None includes the open ones.
+        """
+        limits = self._request.limits
+        known, _ = policies_of(self._request, note.events)
         responses_ms = policies.response_limits(known)
         sums = self._batches.sums(number, responses_ms)
         of_slots, times = sums[batches.SLOTS], sums[batches.TIMES]
@@ -202,36 +205,38 @@ class Stream:
                 lambda: tables.top(sums[batches.ASKED_FOR]),
                 lambda: line_queries.DuplicateEnds(twice[: line_queries.TWICE_MAX], len(twice), note.named),
                 lambda broken: self._samples(broken, note),
-                lambda policy: line_queries.accesses(sums[batches.ACCESSED], policy),
+                lambda policy: line_queries.collect_accesses(sums[batches.ACCESSED], policy),
             )
             seen = slot_sums.survey(of_slots, limits)
-            found = conclude(gathered, seen, self._wanted) if seen.requests else None
+            found = conclude(gathered, seen, self._request) if seen.requests else None
         finally:
             of_slots.unpersist()
         if found and closed_s is None:
-            found.notes.append("the last windows were still open when this was written: lines of them may be missing")
+            found.notes.append(
+                "the last windows were still open when this was written: some of their lines may be missing"
+            )
         return found
 
     def _samples(self, broken: Sequence[Verdict], note: batches.BatchNote) -> dict[Verdict, list[str]]:
-        """Those that were found when the window closed, and those of windows that close now."""
+        """Evidence found earlier, when the windows closed, and evidence for windows that close now."""
         known = {tuple(sample.of): sample.rids for sample in note.samples}
         shown = {verdict: known[at] for verdict in broken if (at := tuple(_name(verdict))) in known}
         new = [verdict for verdict in broken if verdict not in shown][: max(0, line_queries.SAMPLED_MAX - len(shown))]
         if new:
             lines = self._batches.lines().withColumn("cause", f.lit(None).cast("string"))
             views = sorted(outside(note.events))
-            shown |= line_queries.samples(self._spark, lines, new, self._wanted.limits, self._wanted.response, views)
+            shown |= line_queries.samples(self._spark, lines, new, self._request.limits, self._request.response, views)
         return shown
 
     def _with_place(self, read: DataFrame, watermark_s: float | None) -> DataFrame:
-        """Bad lines with the log that they are from; lines that come too late, or from the future, as bad ones."""
+        """Adds the log file and the cut to each line, and marks late lines and lines from the future as bad."""
         paths: list[Column] = []
         for at, path in enumerate(self._logs.paths):
             paths += [f.lit(f"{at:06d}{log_tail.SUFFIX}"), f.lit(path)]
         at_s = f.col("at")
         cause = f.when(f.col("cause").isNotNull(), f.col("cause"))
         if watermark_s is not None and (closed_s := self._closed_s(watermark_s)) is not None:
-            slot_s = self._wanted.limits.slot_s
+            slot_s = self._request.limits.slot_s
             ahead_s = max(watermark_s + self._late_s + AHEAD_MAX_S, time.time() + CLOCKS_DIFFER_S)
             cause = cause.when(f.floor(at_s / slot_s) * slot_s < closed_s, LATE).when(at_s > ahead_s, AHEAD)
         file = f.element_at(f.create_map(*paths), f.element_at(f.split("file", "/"), -1))
@@ -245,7 +250,7 @@ class Stream:
         )
 
     def _twice(self, good: DataFrame) -> dict[str, list[str]]:
-        """Requests of this batch that ended more than once, in it or in one before it that is still remembered."""
+        """Requests of this batch that ended more than once, in it or in an earlier batch whose lines are still kept."""
         here = good.where(_ends_named()).select("rid").distinct()
         said = (
             self._batches.lines()
@@ -263,19 +268,19 @@ class Stream:
         return max(latest_s - self._late_s, before_s or 0.0)
 
     def _closed_s(self, watermark_s: float | None) -> int | None:
-        """Windows that begin before this are closed."""
-        window_s = self._wanted.limits.window_s
+        """Windows that begin before this time are closed."""
+        window_s = self._request.limits.window_s
         return None if watermark_s is None else math.floor(watermark_s / window_s) * window_s
 
-    def _tidy_up(self, number: int, before: batches.BatchNote) -> None:
-        """What batches before the last one had is needed no more: Spark never comes back to them."""
-        known, _ = policies_of(self._wanted, before.events)
+    def _delete_old_data(self, number: int, before: batches.BatchNote) -> None:
+        """Deletes data of batches before the last one, which Spark never repeats."""
+        known, _ = policies_of(self._request, before.events)
         old = self._batches.note(number - 2)
         for cut in old.cuts:
             shutil.rmtree(self._logs.cuts / cut, ignore_errors=True)
         if before.watermark_s is not None:
-            self._batches.forget_lines(number, before.watermark_s - self._late_s - self._wanted.limits.window_s)
-        self._batches.put_together(number - 2, policies.response_limits(known))
+            self._batches.forget_lines(number, before.watermark_s - self._late_s - self._request.limits.window_s)
+        self._batches.merge(number - 2, policies.response_limits(known))
 
 
 def _ends_named() -> Column:

@@ -1,1 +1,1 @@
-"""Judges each guarantee: kept, violated or not tested."""
+"""Verdicts: decides for each guarantee whether it was held, violated or not tested."""

@@ -1,4 +1,4 @@
-"""Capacity: what there was over time, and what each class would have needed. Pure."""
+"""Capacity over time, and the capacity that each class would have needed. Pure."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class WindowCapacity(NamedTuple):
-    """``known_bps`` is what the event lines say; ``served_bps`` is what was served, so there was at least that."""
+    """``known_bps`` is from event lines; ``served_bps`` is what was served, a lower bound of the capacity."""
 
     window_s: int
     served_bps: float
@@ -20,7 +20,7 @@ class WindowCapacity(NamedTuple):
 
 
 class ClassNeed(NamedTuple):
-    """What would have served all that a class asked for: on average, and in its busiest window."""
+    """Capacity that would have served all requests of a class: on average, and in its busiest window."""
 
     name: str
     mean_bps: float
@@ -41,7 +41,7 @@ def capacity(table: Iterable[OutcomeCounts], timeline: Timeline, window_s: int) 
 
 
 def needs(table: Iterable[OutcomeCounts], window_s: int) -> list[ClassNeed]:
-    """A request that was not served counts with the mean size of those of its class that were."""
+    """The need of each class. A request that was not served counts with the mean response size of its class."""
     by_class: dict[str, list[OutcomeCounts]] = {}
     for row in table:
         if row.window_s is not None and row.name is not None and row.node is None:

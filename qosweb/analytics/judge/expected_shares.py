@@ -1,10 +1,10 @@
-"""What a part of a window had to divide, who asked for how much of it, and what each class should have got. Pure.
+"""Expected shares: demand, capacity and fair share of each class in one part of a window. Pure.
 
-Only contended slots count: elsewhere nobody was held back, so nothing can be said of shares. What was there to divide
-is what was served; a request that was denied or expired, or whose client gave up, counts with the mean size of the
-answers of its class. What each class should have got is what the language's own division gives for this demand, moment
-by moment.
-Neighbours: ``share_verdicts``, ``rate_verdicts`` and ``priority_verdicts`` judge on this ground.
+Only contended slots count: without contention no class is held back, so a share cannot be tested. The amount to divide
+is the amount that was served. A request that was denied or expired, or whose client gave up, counts with the mean
+response size of its class. The expected amount of a class is what the language's own division gives for this demand,
+moment by moment.
+Neighbours: ``share_verdicts``, ``rate_verdicts`` and ``priority_verdicts`` compare the log with these amounts.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ if TYPE_CHECKING:
     from qosweb.analytics.read.rows import AnalysisLimits, Cell, Part
     from qosweb.webqos.policy.binding import Binding
 
-SIZES_ALIKE = 1.5  # times the smallest
+SIZES_ALIKE = 1.5  # largest over smallest mean response size
 
 
 class DividedMoment(NamedTuple):
-    """One moment: what the always available left of it, and, by class, what was asked for and what was due."""
+    """One moment: what the always available classes left, and, by class, the demand and the expected amount."""
 
     left: float
     asked: list[float]
@@ -39,7 +39,7 @@ class DividedMoment(NamedTuple):
 
 
 class ExpectedShares:
-    """Amounts are in bytes (with the fixed cost of requests), by class number; ``counted`` ones are requests."""
+    """Amounts by class number, in bytes (with the fixed cost of requests); ``counted`` amounts are requests."""
 
     def __init__(
         self,
@@ -54,7 +54,7 @@ class ExpectedShares:
         self.policy, self.binding, self.part, self.limits = policy, binding, part, limits
         self.nodes, self.capacity_bps = nodes, capacity_bps
         self.cells: dict[int, Cell] = {}
-        self.strangers: list[str] = []  # classes of the log that the policy does not have
+        self.strangers: list[str] = []  # classes of the log that the policy does not define
         for cell in part.cells:
             number = policy.numbers.get(cell.name)
             if number is None:
@@ -67,7 +67,7 @@ class ExpectedShares:
         self.asked = [0.0] * count
         self.counted_got = [0] * count
         self.counted_asked = [0] * count
-        self.grain = [0.0] * count
+        self.response_max = [0.0] * count
         self._mean = [0.0] * count
         self.total = float(sum(c.busy_bytes + cost * (c.busy_served + c.busy_failed) for c in part.cells))
         self.counted_total = sum(c.busy_served for c in part.cells)
@@ -82,45 +82,47 @@ class ExpectedShares:
             self._mean[number] = mean
             self.counted_got[number] = cell.busy_served
             self.counted_asked[number] = cell.busy_served + held_back
-            self.grain[number] = max(cell.size_max + cost, mean)  # of who got nothing nobody knows more than the mean
-        for number in binding.always:  # what it was denied is held against nobody but its own promise
+            self.response_max[number] = max(
+                cell.size_max + cost, mean
+            )  # a class without responses: the mean is the best guess
+        for number in binding.always:  # denied requests count only for its own guarantee
             self.asked[number], self.counted_asked[number] = self.got[number], self.counted_got[number]
-        self._satisfy_the_bounded()
+        self._cap_demand_at_bounds()
 
     @cached_property
     def moments(self) -> list[DividedMoment]:
-        """The contended time bit by bit: what is not used in one is not saved for the next one."""
+        """The contended time in pieces: capacity unused in one piece is not saved for the next."""
         return self._divide() if self.total > 0 else []
 
     @cached_property
     def expected(self) -> list[float]:
-        """What the division gives to each class, moment by moment, added up."""
+        """The amount that the division gives each class, moment by moment, added up."""
         return [sum(one.expected[at] for one in self.moments) for at in range(len(self.got))]
 
     def at_least(self, classes: Iterable[int], ppm: int) -> float:
-        """A part of what there was to divide, or all that was asked for if that was less; moment by moment."""
+        """A part of the amount to divide, or the whole demand if that is less; moment by moment."""
         classes = tuple(classes)
         return sum(min(ppm * one.left / PPM, sum(one.asked[at] for at in classes)) for one in self.moments)
 
     def at_most(self, classes: Iterable[int], ppm: int) -> float:
-        """A part of what there was to divide, or what the division gives if that is more; moment by moment."""
+        """A part of the amount to divide, or what the division gives if that is more; moment by moment."""
         classes = tuple(classes)
         return sum(max(ppm * one.left / PPM, sum(one.expected[at] for at in classes)) for one in self.moments)
 
     @property
     def left(self) -> float:
-        """What the classes that are always available left to the others."""
+        """The amount that the always available classes left to the others."""
         return self.total - sum(self.got[at] for at in self.binding.always)
 
     @property
     def sizes_differ(self) -> bool:
-        """The mean answers of the classes are so unlike that bytes alone do not tell what was spent on each."""
+        """True if mean response sizes differ so much that bytes alone do not show the cost of each class."""
         served = [cell for cell in self.cells.values() if cell.busy_served and cell.busy_bytes]
         sizes = [cell.busy_bytes / cell.busy_served for cell in served]
         return bool(sizes) and max(sizes) > SIZES_ALIKE * min(sizes)
 
     def mean(self, number: int) -> float:
-        """Of an answer."""
+        """Mean response size of a class."""
         return self._mean[number]
 
     def terms(self, number: int) -> Terms | None:
@@ -130,26 +132,26 @@ class ExpectedShares:
             return None
 
     def is_turned_away(self, number: int) -> bool:
-        """Outside the primary view, and the specification says that it is not served there."""
+        """True outside the primary view for a class that the specification denies there."""
         if not self.part.key.scope:
             return False
         terms = self.terms(number)
         return terms is not None and terms.in_minority == "deny"
 
     def others(self, classes: Iterable[int]) -> tuple[int, ...]:
-        """Without those that are always available."""
+        """The classes without the always available ones."""
         return tuple(at for at in classes if at not in self.binding.always)
 
     def names(self, classes: Iterable[int]) -> tuple[str, ...]:
         return tuple(self.policy.model.classes[at].name for at in classes)
 
     def rate_bound(self, value: Requests | Bytes, *, most: bool) -> float:
-        """Per second. With a number of nodes that changed, the bound that accuses nobody wrongly."""
+        """The bound per second. If the number of nodes changed, the bound that cannot accuse wrongly."""
         per_s = value.urps / 1e6 if isinstance(value, Requests) else float(value.bps)
         return per_s * (self.nodes[1 if most else 0] if value.per_node else 1)
 
-    def _satisfy_the_bounded(self) -> None:
-        """Who is at an upper bound on its rate is not held back by the others: what it has is all it may ask for."""
+    def _cap_demand_at_bounds(self) -> None:
+        """A class at an upper bound on its rate is not held back by other classes: its demand is what it got."""
         part, limits = self.part, self.limits
         for one in self.binding.in_force:
             rule = self.policy.model.constraints[one.number]
@@ -187,9 +189,9 @@ class ExpectedShares:
         return DividedMoment(left, asked, [share * total / PPM for share in shares])
 
     def _amounts(self) -> Iterator[tuple[list[float], list[float], float]]:
-        """What each class got and asked for, and what all got: slot by slot, or as long as somebody may wait.
+        """Amounts per class (got, demand) and in total, in pieces of a slot or of the longest lifetime.
 
-        Who still waits asks for nothing yet, so shorter moments would tell too little.
+        A request that still waits is not yet in the log, so shorter pieces would miss demand.
         """
         lifetimes_ms = [terms.lifetime_ms or 0 for at in self.cells if (terms := self.terms(at)) is not None]
         step = max(1, math.ceil(max(lifetimes_ms, default=0) / 1000 / self.limits.slot_s))

@@ -1,8 +1,8 @@
-"""Flash crowds: when a class was asked for many times as often as usual, and who paid for it. Pure.
+"""Flash crowd detection: finds bursts of requests for a class, and the classes that were served less meanwhile. Pure.
 
-Usual is the median of the windows in which the class was asked for at all: load after idleness is no crowd. A crowd
-lasts from the first to the last of the windows in a row that have at least ``FACTOR`` times that. A class paid for it
-if a smaller part of its requests was served than outside.
+The usual load of a class is the median of the windows in which it had requests: load after idleness is no flash crowd.
+A flash crowd is a run of consecutive windows with at least ``FACTOR`` times the usual load. A class paid for the crowd
+if a smaller part of its requests was served during the crowd than outside it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 FACTOR = 3.0
 REQUESTS_MIN = 30
-PAID = 0.02  # so much less of its requests was served than at other times
+PAID = 0.02  # a class paid if the served part of its requests fell by more than this
 
 
 class DetectedCrowd(NamedTuple):
@@ -25,7 +25,7 @@ class DetectedCrowd(NamedTuple):
     begin_s: int
     end_s: int
     factor: float
-    paid: tuple[tuple[str, float, float], ...]  # class, part served at other times, part served meanwhile
+    paid: tuple[tuple[str, float, float], ...]  # class, part served outside the crowd, part served during it
 
 
 def find_crowds(table: Iterable[OutcomeCounts], window_s: int) -> list[DetectedCrowd]:

@@ -1,9 +1,8 @@
-"""Verdicts on shares: lower and upper bounds, hard ones, relations, equal parts, the rest, and the division itself.
+"""Verdicts on shares: lower, upper and hard bounds, relations, equal shares, the rest, and the division itself.
 
-A share is judged where there was contention, and no more finely than ``resolution`` says that it can be. A lower bound
-promises the bound or, if that is less, all that was asked for; where the division itself can give no more (lower bounds
-that others' demand makes impossible together), that. An upper bound allows what the division gives beyond it because
-others left it idle.
+A share is judged where there was contention, with the precision that ``resolution`` allows. A lower bound guarantees
+the bound or, if that is less, the whole demand; or what the division can give, if the demand of other classes makes all
+lower bounds together impossible. An upper bound allows the capacity beyond it that other classes left idle.
 """
 
 from __future__ import annotations
@@ -23,19 +22,19 @@ if TYPE_CHECKING:
     from qosweb.webqos.policy.binding import InForce
 
 UNIT = "bytes"
-BUSY_PART_MIN = 0.2  # of a window: what waits at the edges of a shorter contention would decide
-ROUNDED = 1 + 1e-5  # the division is in whole parts per million: what comes to the same is called by its plain name
+BUSY_PART_MIN = 0.2  # of a window: in a shorter contention its edges would decide
+ROUNDED = 1 + 1e-5  # the division is in whole parts per million: prefer the plain bound if both are equal
 DIVISION = "each class gets its lower bound, the rest is divided evenly within the upper bounds"
 
 
 class RuleJudge:
-    """Makes verdicts on one rule in one part."""
+    """Makes verdicts on one rule in one part of a window."""
 
-    def __init__(self, ground: ExpectedShares, kind: str, rule: str, line: int) -> None:
-        self.ground, self.kind, self.rule, self.line = ground, kind, rule, line
+    def __init__(self, shares: ExpectedShares, kind: str, rule: str, line: int) -> None:
+        self.shares, self.kind, self.rule, self.line = shares, kind, rule, line
 
     def untested(self, reason: str, demand: float | None = None) -> Verdict:
-        key = self.ground.part.key
+        key = self.shares.part.key
         return Verdict(
             self.kind, self.rule, key.policy, key, NOT_TESTED, reason, demand=demand, line=self.line,
             whole=None,
@@ -43,195 +42,195 @@ class RuleJudge:
 
     def verdict(
         self, ok: bool, reason: str, demand: float, promise: float, got: float, whole: float | None,
-        evidence: EvidenceQuery, unit: str = UNIT, grain: float = 0.0,
+        evidence: EvidenceQuery, unit: str = UNIT, resolution: float = 0.0,
     ) -> Verdict:  # fmt: skip
-        key = self.ground.part.key
+        key = self.shares.part.key
         reason += self._of_what()
         return Verdict(
             self.kind, self.rule, key.policy, key, HELD if ok else VIOLATED, reason, unit, demand, promise, got, whole,
-            evidence, self.line, grain,
+            evidence, self.line, resolution,
         )  # fmt: skip
 
     def share(
         self, off: float, reason: str, demand: float, promise: float, got: float, evidence: EvidenceQuery,
         classes: tuple[int, ...], *, gains: bool = False,
     ) -> Verdict:  # fmt: skip
-        """``off`` by more than the tolerance it is broken, unless it cannot be told so finely."""
-        ground = self.ground
-        grain = resolution_of(ground, classes, gains=gains)
-        allowed = ground.limits.tolerance * ground.total
-        if allowed < off <= grain.amount:
-            reason += f"; held, for {grain.what}"
-        ok = off <= max(allowed, grain.amount)
-        return self.verdict(ok, reason, demand, promise, got, ground.total, evidence, grain=grain.amount)
+        """Verdict on a share: violated if ``off`` exceeds both the tolerance and the resolution."""
+        shares = self.shares
+        resolution = resolution_of(shares, classes, gains=gains)
+        allowed = shares.limits.tolerance * shares.total
+        if allowed < off <= resolution.amount:
+            reason += f"; held: {resolution.what}"
+        ok = off <= max(allowed, resolution.amount)
+        return self.verdict(ok, reason, demand, promise, got, shares.total, evidence, resolution=resolution.amount)
 
     def _of_what(self) -> str:
-        """Which part of the window it is, if it is not the whole."""
-        part, nodes = self.ground.part, self.ground.nodes
-        if part.seconds >= self.ground.limits.window_s:
+        """Describes the part of the window, if it is not the whole window."""
+        part, nodes = self.shares.part, self.shares.nodes
+        if part.seconds >= self.shares.limits.window_s:
             return ""
         return f"; {part.seconds:g} s of the window, {'-'.join(str(count) for count in sorted(set(nodes)))} nodes"
 
 
-def judge_share(ground: ExpectedShares, one: InForce) -> Iterator[Verdict]:
-    """All that one constraint on shares says, each direction for itself."""
-    rule = ground.policy.model.constraints[one.number]
-    line = ground.policy.line(one.number)
-    lower, upper = ground.others(one.lower), ground.others(one.upper)
+def judge_share(shares: ExpectedShares, one: InForce) -> Iterator[Verdict]:
+    """All verdicts on one constraint on shares, one for each direction."""
+    rule = shares.policy.model.constraints[one.number]
+    line = shares.policy.line(one.number)
+    lower, upper = shares.others(one.lower), shares.others(one.upper)
     if not lower and not upper:
-        yield RuleJudge(ground, "share", rule.text, line).untested(
-            "its pages are always available: no share binds them"
+        yield RuleJudge(shares, "share", rule.text, line).untested(
+            "its pages are always available: no share applies to them"
         )
     elif isinstance(rule.value, Relative):
-        yield from _relative(ground, rule, line, lower or upper)
+        yield from _relative(shares, rule, line, lower or upper)
     elif isinstance(rule.value, Word):
-        yield _as_divided(RuleJudge(ground, f"share {rule.value.word}", rule.text, line), lower)
+        yield _as_divided(RuleJudge(shares, f"share {rule.value.word}", rule.text, line), lower)
     elif isinstance(rule.value, Share):
         if lower:
-            yield _at_least(RuleJudge(ground, "share at least", rule.text, line), lower, rule.value.ppm)
+            yield _at_least(RuleJudge(shares, "share at least", rule.text, line), lower, rule.value.ppm)
         if upper and rule.hard:
-            yield _never_more(RuleJudge(ground, "share hard", rule.text, line), upper, rule.value.ppm)
+            yield _never_more(RuleJudge(shares, "share hard", rule.text, line), upper, rule.value.ppm)
         elif upper:
-            yield _at_most(RuleJudge(ground, "share at most", rule.text, line), upper, rule.value.ppm)
+            yield _at_most(RuleJudge(shares, "share at most", rule.text, line), upper, rule.value.ppm)
 
 
-def judge_division(ground: ExpectedShares) -> Verdict:
+def judge_division(shares: ExpectedShares) -> Verdict:
     """No class has less than the division gives it."""
-    classes = ground.others(range(len(ground.got)))
-    return _as_divided(RuleJudge(ground, "division", DIVISION, 0), classes)
+    classes = shares.others(range(len(shares.got)))
+    return _as_divided(RuleJudge(shares, "division", DIVISION, 0), classes)
 
 
-def why_untested(ground: ExpectedShares, classes: tuple[int, ...]) -> str:
-    """Why nothing can be said of the shares of some classes; empty if something can."""
-    if ground.part.busy_s <= 0 or ground.total <= 0:
+def why_untested(shares: ExpectedShares, classes: tuple[int, ...]) -> str:
+    """Why the shares of some classes cannot be judged; empty if they can."""
+    if shares.part.busy_s <= 0 or shares.total <= 0:
         return "no contention"
-    if ground.strangers:
-        return f"the specification has no class '{ground.strangers[0]}', and the log has"
-    if ground.part.busy_s < BUSY_PART_MIN * ground.limits.window_s:
+    if shares.strangers:
+        return f"the log has class '{shares.strangers[0]}', which the specification does not define"
+    if shares.part.busy_s < BUSY_PART_MIN * shares.limits.window_s:
         return "contended for too short a time"
-    if sum(ground.asked[at] for at in classes) <= 0:
-        return "nobody asked"
-    grain = max(ground.grain[at] for at in classes)
-    if grain > ground.limits.tolerance * ground.total:
-        return "too few requests: one answer is more than the tolerance"
+    if sum(shares.asked[at] for at in classes) <= 0:
+        return "no requests"
+    one_response = max(shares.response_max[at] for at in classes)
+    if one_response > shares.limits.tolerance * shares.total:
+        return "too few requests: one response is larger than the tolerance"
     return ""
 
 
-def _points(amount: float, ground: ExpectedShares) -> str:
-    return f"{100 * amount / ground.total:.2f}%"
+def _points(amount: float, shares: ExpectedShares) -> str:
+    return f"{100 * amount / shares.total:.2f}%"
 
 
 def _at_least(judge: RuleJudge, classes: tuple[int, ...], ppm: int) -> Verdict:
-    ground = judge.ground
-    if why := why_untested(ground, classes):
+    shares = judge.shares
+    if why := why_untested(shares, classes):
         return judge.untested(why)
-    got, asked, expected = (sum(of[at] for at in classes) for of in (ground.got, ground.asked, ground.expected))
-    bound = ppm * ground.left / PPM
+    got, asked, expected = (sum(of[at] for at in classes) for of in (shares.got, shares.asked, shares.expected))
+    bound = ppm * shares.left / PPM
     promise, of = min(
-        (bound, "promised"),
-        (asked, "all that was asked for"),
-        (ground.at_least(classes, ppm) * ROUNDED, "all that was asked for, moment by moment"),
-        (expected * ROUNDED, "what bounds leave"),
+        (bound, "guaranteed"),
+        (asked, "the whole demand"),
+        (shares.at_least(classes, ppm) * ROUNDED, "the whole demand, moment by moment"),
+        (expected * ROUNDED, "what other bounds leave"),
     )
-    reason = f"{_points(got, ground)} of {_points(promise, ground)} ({of})"
-    evidence = EvidenceQuery("held back", ground.names(classes))
+    reason = f"{_points(got, shares)} of {_points(promise, shares)} ({of})"
+    evidence = EvidenceQuery("held back", shares.names(classes))
     return judge.share(promise - got, reason, asked, promise, got, evidence, classes)
 
 
 def _at_most(judge: RuleJudge, classes: tuple[int, ...], ppm: int) -> Verdict:
-    ground = judge.ground
-    if why := why_untested(ground, classes):
+    shares = judge.shares
+    if why := why_untested(shares, classes):
         return judge.untested(why)
-    got, asked, expected = (sum(of[at] for at in classes) for of in (ground.got, ground.asked, ground.expected))
-    bound = ppm * ground.left / PPM
+    got, asked, expected = (sum(of[at] for at in classes) for of in (shares.got, shares.asked, shares.expected))
+    bound = ppm * shares.left / PPM
     if asked <= bound and got <= bound:
-        return judge.untested("less was asked for than the bound allows", asked)
-    limit = max(bound, ground.at_most(classes, ppm))
-    idle = " with what others left idle" if expected > bound else ""
-    reason = f"{_points(got, ground)}, at most {_points(limit, ground)}{idle}"
-    evidence = EvidenceQuery("served", ground.names(classes))
+        return judge.untested("the demand was below the bound", asked)
+    limit = max(bound, shares.at_most(classes, ppm))
+    idle = " including idle capacity of other classes" if expected > bound else ""
+    reason = f"{_points(got, shares)}, at most {_points(limit, shares)}{idle}"
+    evidence = EvidenceQuery("served", shares.names(classes))
     return judge.share(got - limit, reason, asked, limit, got, evidence, classes, gains=True)
 
 
 def _never_more(judge: RuleJudge, classes: tuple[int, ...], ppm: int) -> Verdict:
-    """A hard bound is of the capacity, busy or not; where that is not known, of what was served under contention."""
-    ground = judge.ground
-    cells = [ground.cells[at] for at in classes if at in ground.cells]
-    if ground.capacity_bps is None:
-        if why := why_untested(ground, classes):
-            return judge.untested(f"{why}, and the log does not say the capacity")
-        got, whole, left = sum(ground.got[at] for at in classes), ground.total, ground.left
-        asked = sum(ground.asked[at] for at in classes)
+    """A hard bound is a part of the capacity, contended or not; if that is unknown, of what contention served."""
+    shares = judge.shares
+    cells = [shares.cells[at] for at in classes if at in shares.cells]
+    if shares.capacity_bps is None:
+        if why := why_untested(shares, classes):
+            return judge.untested(f"{why}, and the capacity is not in the log")
+        got, whole, left = sum(shares.got[at] for at in classes), shares.total, shares.left
+        asked = sum(shares.asked[at] for at in classes)
     else:
-        cost = ground.limits.request_cost
+        cost = shares.limits.request_cost
         got = float(sum(c.sent_bytes + cost * (c.served + c.failed) for c in cells))
-        asked = got + sum(ground.asked[at] - ground.got[at] for at in classes)
-        whole = float(ground.capacity_bps[1] * ground.part.seconds)
-        first = (ground.cells[at] for at in ground.binding.always if at in ground.cells)
+        asked = got + sum(shares.asked[at] - shares.got[at] for at in classes)
+        whole = float(shares.capacity_bps[1] * shares.part.seconds)
+        first = (shares.cells[at] for at in shares.binding.always if at in shares.cells)
         left = whole - sum(c.sent_bytes + cost * (c.served + c.failed) for c in first)
         if asked <= 0:
-            return judge.untested("nobody asked")
+            return judge.untested("no requests")
     limit = ppm * max(0.0, left) / PPM
     if asked <= limit:
-        return judge.untested("less was asked for than the bound allows", asked)
-    grain = max((ground.grain[at] for at in classes), default=0.0)
-    ok = got - limit <= max(ground.limits.tolerance * whole, grain)
+        return judge.untested("the demand was below the bound", asked)
+    one_response = max((shares.response_max[at] for at in classes), default=0.0)
+    ok = got - limit <= max(shares.limits.tolerance * whole, one_response)
     reason = f"{100 * got / whole:.2f}%, never more than {100 * limit / whole:.2f}%"
-    return judge.verdict(ok, reason, asked, limit, got, whole, EvidenceQuery("served", ground.names(classes)))
+    return judge.verdict(ok, reason, asked, limit, got, whole, EvidenceQuery("served", shares.names(classes)))
 
 
 def _as_divided(judge: RuleJudge, classes: tuple[int, ...]) -> Verdict:
-    """The class that has least of what the division gives it stands for all."""
-    ground = judge.ground
-    if why := why_untested(ground, classes):
+    """Judges the class that lacks most of its expected amount, on behalf of all."""
+    shares = judge.shares
+    if why := why_untested(shares, classes):
         return judge.untested(why)
-    if not ground.limits.request_cost and ground.sizes_differ:
-        return judge.untested("answers of different sizes, and what a request costs is not known (--request-cost)")
-    if all(ground.asked[at] <= ground.got[at] for at in classes):
-        return judge.untested("all that was asked for was served", sum(ground.asked[at] for at in classes))
-    worst = max(classes, key=lambda at: ground.expected[at] - ground.got[at])
-    expected, got = ground.expected[worst], ground.got[worst]
-    name = ground.names((worst,))
-    reason = f"{name[0]} has {_points(got, ground)} of {_points(expected, ground)}"
-    asked, evidence = ground.asked[worst], EvidenceQuery("held back", name)
+    if not shares.limits.request_cost and shares.sizes_differ:
+        return judge.untested("response sizes differ, and the cost of a request is not known (--request-cost)")
+    if all(shares.asked[at] <= shares.got[at] for at in classes):
+        return judge.untested("the whole demand was served", sum(shares.asked[at] for at in classes))
+    worst = max(classes, key=lambda at: shares.expected[at] - shares.got[at])
+    expected, got = shares.expected[worst], shares.got[worst]
+    name = shares.names((worst,))
+    reason = f"{name[0]} has {_points(got, shares)} of {_points(expected, shares)}"
+    asked, evidence = shares.asked[worst], EvidenceQuery("held back", name)
     return judge.share(expected - got, reason, asked, expected, got, evidence, (worst,))
 
 
-def _relative(ground: ExpectedShares, rule: Constraint, line: int, left: tuple[int, ...]) -> Iterator[Verdict]:
+def _relative(shares: ExpectedShares, rule: Constraint, line: int, left: tuple[int, ...]) -> Iterator[Verdict]:
     value = rule.value
     assert isinstance(value, Relative)
-    judge = RuleJudge(ground, "relative", rule.text, line)
-    right = ground.others(ground.policy.coverage.classes(value.pages))
+    judge = RuleJudge(shares, "relative", rule.text, line)
+    right = shares.others(shares.policy.coverage.classes(value.pages))
     if not left or not right:
-        yield judge.untested("its pages are always available: no share binds them")
+        yield judge.untested("its pages are always available: no share applies to them")
         return
-    if why := why_untested(ground, (*left, *right)):
+    if why := why_untested(shares, (*left, *right)):
         yield judge.untested(why)
         return
     factor = value.numerator / value.denominator
     counted = rule.attribute == "num_requests"
-    of_got, of_asked = (ground.counted_got, ground.counted_asked) if counted else (ground.got, ground.asked)
+    of_got, of_asked = (shares.counted_got, shares.counted_asked) if counted else (shares.got, shares.asked)
     got, asked = float(sum(of_got[at] for at in left)), float(sum(of_asked[at] for at in left))
     target = factor * sum(of_got[at] for at in right)
-    whole = float(ground.counted_total if counted else ground.total)
-    expected = sum(ground.expected[at] for at in left) * (whole / ground.total)
-    of_left, of_right = (1.0 if counted else max(ground.grain[at] for at in side) for side in (left, right))
+    whole = float(shares.counted_total if counted else shares.total)
+    expected = sum(shares.expected[at] for at in left) * (whole / shares.total)
+    of_left, of_right = (1.0 if counted else max(shares.response_max[at] for at in side) for side in (left, right))
     answers = ANSWERS * (of_left + factor * of_right)
-    slack = max(ground.limits.tolerance * whole * max(1.0, factor), answers)
+    slack = max(shares.limits.tolerance * whole * max(1.0, factor), answers)
     unit = "requests" if counted else UNIT
     shown = f"{got:.0f} {unit}, {factor:g} times the other side is {target:.0f}"
-    names = ground.names(left)
+    names = shares.names(left)
     if rule.op in (">", "="):
         promise = min(target, asked) if counted else min(target, asked, expected)
         if target <= 0:
-            yield judge.untested("the other side has nothing", asked)
+            yield judge.untested("nothing of the other side was served", asked)
         else:
             ok = promise - got <= slack
             yield judge.verdict(ok, shown, asked, promise, got, whole, EvidenceQuery("held back", names), unit)
     if rule.op in ("<", "="):
         limit = max(target, expected)
         if asked <= target:
-            yield judge.untested("less was asked for than the relation allows", asked)
+            yield judge.untested("the demand was below the limit of the relation", asked)
         else:
             ok = got - limit <= slack
             yield judge.verdict(ok, shown, asked, limit, got, whole, EvidenceQuery("served", names), unit)

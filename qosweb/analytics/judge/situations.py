@@ -1,10 +1,11 @@
-"""Which rules bind when: the times of a log, divided where conditions on the cluster begin or cease to hold. Pure.
+"""Evaluates conditions over time: divides a log into situations, periods in which the same rules bind. Pure.
 
-A slot in which the rules change is in no situation: nothing that happened in it can be held against anybody. Where
-bounds grow with the nodes, or are absolute, another number of nodes or another capacity is another situation, too. A
-log does not tell the load: where rules depend on it, only those that bind at every load are kept, and ``unsure`` says
-that what they leave to the others is not known; ``waits_unsure`` that how long somebody may wait depends on it, too.
-Where a log has too many pages to tell who accessed them, those are kept whose conditions do not ask for it.
+A slot in which the rules change belongs to no situation and is not judged. Where bounds grow with the number of nodes,
+or are absolute, a change of the number of nodes or of the capacity begins another situation, too.
+
+A log does not contain the load. Where rules depend on it, only the rules that bind at every load are kept. ``unsure``
+then says that the remaining share of the other rules is unknown, ``waits_unsure`` that lifetimes depend on the load.
+Where a log has too many pages to track accesses, only the rules without a condition on accesses are kept.
 """
 
 from __future__ import annotations
@@ -41,9 +42,9 @@ class SlotSpan(NamedTuple):
 
 
 class Situations:
-    """``bindings[n]`` is what binds in situation n, ``means[n]`` what there was; ``spans`` says when.
+    """``bindings[n]`` are the rules that bind in situation n, ``means[n]`` its nodes and capacity; ``spans`` says when.
 
-    Without conditions, and with bounds that do not depend on nodes and capacity, there is one for all.
+    Without conditions, and with bounds that do not depend on nodes and capacity, there is one situation.
     """
 
     def __init__(
@@ -59,11 +60,11 @@ class Situations:
         self.bindings = bindings
         self.spans = spans
         self.unsure, self.waits_unsure = unsure, waits_unsure
-        self.untold = untold  # subjects of conditions of which nothing is known
+        self.untold = untold  # subjects of conditions that the log does not contain
         self.means = list(means) or [ClusterMeans()] * len(bindings)
 
     def divided(self, steps: Sequence[tuple[float, ClusterMeans]], slot_s: int) -> Situations:
-        """The same, also divided where the means changed."""
+        """The same situations, also divided where nodes or capacity changed."""
         changed = [(int(at_s // slot_s), means) for at_s, means in steps]
         numbers: dict[tuple[int, ClusterMeans], int] = {}
         spans: list[SlotSpan] = []
@@ -88,14 +89,14 @@ class Situations:
 
 
 class AccessTimes:
-    """When pages of a watched set were asked for: the first and last time in each slot that has any."""
+    """Access times of a watched page set: the first and last access in each slot that has any."""
 
     def __init__(self, times: Sequence[tuple[float, float]]) -> None:
         self._first = sorted(first for first, _ in times)
         self._last = sorted(last for _, last in times)
 
     def age_ms(self, at_s: float) -> int | None:
-        """The time since the last request at or before ``at_s``."""
+        """The time since the last access at or before ``at_s``."""
         latest = [times[place - 1] for times in (self._first, self._last) if (place := bisect_right(times, at_s))]
         return int((at_s - max(latest)) * 1000) if latest else None
 
@@ -114,9 +115,9 @@ def situations(
     last_slot: int,
     slot_s: int,
 ) -> Situations:
-    """For the slots of a log, ``slot`` being the number of its seconds since 1970 divided by ``slot_s``.
+    """Situations of a policy for a range of slots; a slot number is the time since 1970 divided by ``slot_s``.
 
-    ``accesses`` is None if nobody knows them.
+    ``accesses`` is None if they are not known.
     """
     untold = UNTOLD if accesses is not None else UNTOLD | {"accessed"}
     binder = _Binder(policy, untold)
@@ -154,13 +155,13 @@ def _by_conditions(binder: _Binder, course: _Course, slots: range, slot_s: int) 
 
 
 class _Binder:
-    """What binds under given facts, at every load, and, if accesses are not told, whatever was accessed."""
+    """Finds the rules that bind under given facts, at every load and, if accesses are unknown, for all accesses."""
 
     def __init__(self, policy: LoggedPolicy, untold: frozenset[str] = UNTOLD) -> None:
         self._policy = policy
-        self._leaves_out = self.unsure = any(asks(rule, untold - UNTOLD) for rule in policy.model.rules)
+        self._leaves_out = self.unsure = any(uses_subject(rule, untold - UNTOLD) for rule in policy.model.rules)
         self._dropped = _unknown(policy.model.constraints, untold - UNTOLD)
-        waits = ("lifetime", "available")  # who is always available has no lifetime
+        waits = ("lifetime", "available")  # an always available class has no lifetime
         self.waits_unsure = any(policy.model.constraints[at].attribute in waits for at in self._dropped)
         edges = {0}
         for rule in policy.model.rules:
@@ -186,15 +187,15 @@ class _Binder:
         return self._policy.model.constraints[one.number].attribute == "lifetime"
 
 
-def asks(rule: Rule, subjects: frozenset[str]) -> bool:
-    """One of the subjects is in the rule's condition."""
+def uses_subject(rule: Rule, subjects: frozenset[str]) -> bool:
+    """True if the condition of the rule uses one of the subjects."""
     leaves = c.leaves(rule.condition) if rule.condition is not None else ()
     return any(isinstance(leaf, c.Within) and leaf.subject in subjects for leaf in leaves)
 
 
 def _unknown(rules: Sequence[Constraint], subjects: frozenset[str]) -> set[int]:
-    """Rules of which nobody knows whether they bind: those that ask, and those whose place these may take."""
-    places = {(rule.pages, rule.attribute) for rule in rules if asks(rule, subjects)}
+    """Rules of which it is unknown whether they bind: those that ask, and those that these may replace."""
+    places = {(rule.pages, rule.attribute) for rule in rules if uses_subject(rule, subjects)}
     return {at for at, rule in enumerate(rules) if (rule.pages, rule.attribute) in places}
 
 
@@ -207,7 +208,7 @@ class SituationKey(NamedTuple):
 
 
 class _Course:
-    """What the conditions of a policy look at, in the course of a log."""
+    """The facts that the conditions of a policy use, over the time of a log."""
 
     def __init__(self, policy: LoggedPolicy, timeline: Timeline, accesses: Mapping[int, AccessTimes]) -> None:
         self._policy, self._timeline, self._accesses = policy, timeline, accesses
@@ -219,7 +220,7 @@ class _Course:
         return Environment(time_s, weekday, day, nodes=self._timeline.nodes(at_s, at_s)[0], accessed_ms=ages)
 
     def as_seen(self, facts: Environment) -> SituationKey:
-        """With nothing in it that no condition looks at, so that equal ones are recognised."""
+        """The facts reduced to those that a condition uses, so that equal situations are recognised."""
         subjects = self._policy.subjects
         return SituationKey(
             facts.time_s if "time" in subjects else 0,
@@ -234,7 +235,7 @@ class _Course:
         )
 
     def probes(self, begin_s: float, end_s: float) -> list[float]:
-        """Moments that see every change within a slot: its ends, and just before and after each change."""
+        """Times that catch every change within a slot: its ends, and just before and after each change."""
         edges = [at_s for at_s in self._timeline.changes if begin_s < at_s < end_s]
         for number, bounds in self._ages.items():
             if number in self._accesses:

@@ -1,7 +1,7 @@
-"""Verdicts on every rule in force, in every part of every window and in the whole run. Pure.
+"""Judges every rule in force, in every part of every window and over the whole run. Pure.
 
-Neighbours: ``share_verdicts``, ``rate_verdicts``, ``priority_verdicts``, ``latency_verdicts`` judge one rule;
-``expected_shares`` says what there was to divide.
+Neighbours: ``share_verdicts``, ``rate_verdicts``, ``priority_verdicts`` and ``latency_verdicts`` judge one rule;
+``expected_shares`` computes what each class should have received.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from qosweb.analytics.judge import latency_verdicts, priority_verdicts, rate_verdicts, share_verdicts
 from qosweb.analytics.judge.expected_shares import ExpectedShares
-from qosweb.analytics.judge.situations import UNTOLD, asks
+from qosweb.analytics.judge.situations import UNTOLD, uses_subject
 from qosweb.analytics.read.rows import HELD, NOT_TESTED, VIOLATED, AnalysisLimits, EvidenceQuery, Part, Verdict
 from qosweb.webqos.model.model import Bytes, Constraint, Requests
 from qosweb.webqos.policy.binding import RESOURCES
@@ -26,19 +26,21 @@ if TYPE_CHECKING:
 
 _ADDED_UP = "share at least"
 
-# Why no window tells anything about a rule.
-SHADOW = "a shadow statement is counted and binds nobody"
-CHANNEL = "the log tells how long an answer took, not whether it or its client was the slower one"
-LOAD = "it depends on the load, which the log does not tell"
-OTHERS_LOAD = "what is left to it depends on the load, which the log does not tell"
-PAGES = "it depends on accesses, and the log has too many pages to look for them"
-OTHERS_PAGES = "what is left to it depends on accesses, and the log has too many pages to look for them"
-NEVER = "it bound nobody in any window"
-BY_ITSELF = ("available", "response_time", "in_minority")  # judged whatever the others have
+# Reasons why a rule could not be tested in any window.
+SHADOW = "a shadow statement is only counted, it does not bind"
+CHANNEL = "the log shows how long a response took, not whether the channel or the client was slower"
+LOAD = "it depends on the load, which is not in the log"
+OTHERS_LOAD = "its share depends on other rules with a condition on the load, which is not in the log"
+PAGES = "it depends on accesses, and the log has too many pages to track them"
+OTHERS_PAGES = (
+    "its share depends on other rules with a condition on accesses, and the log has too many pages to track them"
+)
+NEVER = "it applied to no request in any window"
+BY_ITSELF = ("available", "response_time", "in_minority")  # judged independently of other rules
 
 
 class WindowJudge:
-    """Judges parts of windows, one after the other."""
+    """Judges the parts of windows, one after the other."""
 
     def __init__(
         self,
@@ -52,7 +54,7 @@ class WindowJudge:
         self._policies, self._situations, self._timeline = policies, situations, timeline
         self._limits, self._responses_ms, self._sizes = limits, responses_ms, sizes or {}
 
-    def ground(self, part: Part) -> ExpectedShares:
+    def expected_shares(self, part: Part) -> ExpectedShares:
         policy = self._policies[part.key.policy]
         begin_s = float(part.key.window_s)
         end_s = begin_s + self._limits.window_s
@@ -75,32 +77,32 @@ class WindowJudge:
         )
 
     def judge(self, part: Part) -> Iterator[Verdict]:
-        ground = self.ground(part)
-        policy = ground.policy
+        shares = self.expected_shares(part)
+        policy = shares.policy
         unsure = self._situations[part.key.policy].unsure
-        for one in ground.binding.in_force:
+        for one in shares.binding.in_force:
             rule = policy.model.constraints[one.number]
             if rule.attribute == "available":
-                yield priority_verdicts.judge_always(ground, one)
+                yield priority_verdicts.judge_always(shares, one)
             elif rule.attribute == "response_time":
-                yield latency_verdicts.judge_response(ground, one, self._responses_ms)
+                yield latency_verdicts.judge_response(shares, one, self._responses_ms)
             elif rule.attribute == "in_minority":
-                yield priority_verdicts.judge_minority(ground, one)
+                yield priority_verdicts.judge_minority(shares, one)
             elif rule.attribute in RESOURCES and isinstance(rule.value, Requests | Bytes):
-                yield from rate_verdicts.judge_rate(ground, one, whatever_the_load=unsure)
+                yield from rate_verdicts.judge_rate(shares, one, whatever_the_load=unsure)
             elif rule.attribute in RESOURCES and not unsure:
-                yield from share_verdicts.judge_share(ground, one)
+                yield from share_verdicts.judge_share(shares, one)
         if not self._situations[part.key.policy].waits_unsure:
-            yield from latency_verdicts.judge_lifetimes(ground)
+            yield from latency_verdicts.judge_lifetimes(shares)
         if not unsure:
-            yield from priority_verdicts.judge_priorities(ground)
-            yield share_verdicts.judge_division(ground)
+            yield from priority_verdicts.judge_priorities(shares)
+            yield share_verdicts.judge_division(shares)
 
 
 def judge_run(verdicts: Iterable[Verdict], limits: AnalysisLimits) -> Iterator[Verdict]:
-    """One verdict for each rule: violated if it was in any window, or if small shortfalls of many add up to too much.
+    """One verdict for each rule: violated if any window violated it, or if small shortfalls add up to too much.
 
-    A rule whose lower bound is a part of something is also judged by the sums over all windows that tested it.
+    A lower bound on a share is also judged by the sums over all windows that tested it.
     """
     for (policy, kind, rule, line), of_rule in _by_rule(verdicts).items():
         tested = [verdict for verdict in of_rule if verdict.outcome != NOT_TESTED]
@@ -129,9 +131,12 @@ def judge_run(verdicts: Iterable[Verdict], limits: AnalysisLimits) -> Iterator[V
         yield Verdict(kind, rule, policy, None, outcome, reason, unit, demand, promise, got, whole, evidence, line)
 
 
-def to_show(of_run: Iterable[Verdict], in_windows: Iterable[Verdict]) -> list[Verdict]:
-    """Whose lines are to be looked up: every violated window; and, of a rule that was violated only over all windows,
-    the one that lacks most. These come first: there are few of them."""
+def verdicts_needing_evidence(of_run: Iterable[Verdict], in_windows: Iterable[Verdict]) -> list[Verdict]:
+    """Verdicts that need evidence.
+
+    First, of each rule that was violated only over all windows, the window that lacks most: there are few of these.
+    Then every violated window.
+    """
     in_windows = list(in_windows)
     by_rule = _by_rule(in_windows)
     short = []
@@ -158,8 +163,8 @@ def _lacks(verdict: Verdict) -> float:
 
 
 def _added_up(verdicts: Iterable[Verdict]) -> float:
-    """What is by chance in each of many windows is not to the same side in all of them."""
-    return math.hypot(*(verdict.grain for verdict in verdicts))
+    """Random deviations of many windows partly cancel out: the root of the sum of squares."""
+    return math.hypot(*(verdict.resolution for verdict in verdicts))
 
 
 def _by_how_much(verdict: Verdict) -> float:
@@ -176,7 +181,7 @@ def outcome_of(verdicts: Iterable[Verdict]) -> str:
 def untested_rules(
     policies: Mapping[str, LoggedPolicy], situations: Mapping[str, Situations], verdicts: Iterable[Verdict]
 ) -> Iterator[Verdict]:
-    """One for each rule that has none among the verdicts of the run."""
+    """A verdict for each rule that has none among the verdicts of the run."""
     judged = {(verdict.policy, verdict.rule) for verdict in verdicts}
     for name, policy in policies.items():
         when = situations.get(name)
@@ -194,9 +199,9 @@ def _why(rule: Rule, untold: frozenset[str], *, unsure: bool) -> str:
         return SHADOW
     if isinstance(rule, Constraint) and rule.attribute == "channel":
         return CHANNEL
-    if asks(rule, UNTOLD):
+    if uses_subject(rule, UNTOLD):
         return LOAD
-    if asks(rule, untold):
+    if uses_subject(rule, untold):
         return PAGES
     if (isinstance(rule, Constraint) and rule.attribute in BY_ITSELF) or not unsure:
         return NEVER

@@ -1,16 +1,16 @@
-"""Judges the cluster's own guarantees from event lines: one chain of primary views, one index for each policy. Pure.
+"""Checks the cluster's own guarantees from event lines: one chain of primary views, one index per policy switch. Pure.
 
 A node that was cut off may believe for a while that it is still primary, so only lines with an index count.
 
-A policy must be switched at one index everywhere. It was not if an index switches to different policies, if a policy
-begins at different indices, or if a node passes over an index at which others switched. A node that received a state
-transfer (because it was outside, joined, or was restarted) may pass over the entries in that state. Its log shows this
-by a line that it is outside, or by a policy without an index. Between such lines are *stretches* in which a node
-applies entry after entry. It owes the index of a switch if, by its own line, it was in the view of that index, and
-went on: with a later index in that view, or into the next primary view.
+A policy must be switched at the same index everywhere. This is violated if an index switches to different policies, if
+a policy begins at different indices, or if a node skips an index at which others switched. A node that received a state
+transfer (because it was outside, joined, or was restarted) may skip the entries in that state. Its log shows the
+transfer by a line that the node is outside, or by a policy without an index. Between such lines are *stretches* in
+which a node applies entry after entry. A node must have the index of a switch if, by its own line, it was in the view
+of that index, and continued: with a later index in that view, or into the next primary view.
 
-Every line with an index shows how far a node is, also those of capacities. A view's own line may come a little after
-those of its first entries, so within a stretch the indices give the order.
+Every line with an index, also a capacity line, shows how far a node has come. The line of a view may come a little
+after those of its first entries, so within a stretch the indices give the order.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ ONCE = "no request is counted twice"
 
 
 def judge_cluster(events: Sequence[LogEvent], *, is_all: bool = True) -> list[Verdict]:
-    """Verdicts on all of them but ``ONCE``, which needs the request lines.
+    """Verdicts on all cluster guarantees but ``ONCE``, which needs the request lines.
 
-    Without ``is_all`` some event lines are not there: what follows from one that is missing is not tested then.
+    Without ``is_all`` some event lines are missing: rules for which a missing line would matter are not tested.
     """
     views = [event for event in events if event.kind == "view" and event.primary and event.place is not None]
     switches = [event for event in events if event.kind == "policy" and event.place is not None]
-    untold = "no event line tells of a primary view with its index"
-    no_switch = "no event line tells of a policy with its index"
+    untold = "no event line has a primary view with an index"
+    no_switch = "no event line has a policy with an index"
     judged = [
         _verdict(ONE_PLACE, views, _places(views), untold),
         _verdict(ONE_VIEW, views, _claims(views), untold),
@@ -65,10 +65,13 @@ def judge_cluster(events: Sequence[LogEvent], *, is_all: bool = True) -> list[Ve
 
 
 def judge_once(twice: Sequence[tuple[str, Sequence[str]]], count: int, named: int) -> Verdict:
-    """``twice``: some requests that ended more than once, with what the lines say of each. ``named``: how many lines
-    with which a request ends have its name."""
+    """Verdict on requests that ended more than once.
+
+    ``twice``: some of them, with decisions and nodes. ``named``: the number of lines that end a request and have its
+    rid.
+    """
     if not named:
-        return Verdict("cluster", ONCE, "", None, NOT_TESTED, "no line with which a request ends has a rid")
+        return Verdict("cluster", ONCE, "", None, NOT_TESTED, "no line that ends a request has a rid")
     if not count:
         return Verdict("cluster", ONCE, "", None, HELD, f"{named} requests, each ended once")
     shown = "; ".join(f"{rid}: {', '.join(said)}" for rid, said in twice[:FINDINGS_MAX])
@@ -83,8 +86,7 @@ def _verdict(rule: str, told: Sequence[LogEvent], findings: Iterable[str], untol
         more = f"; and {len(found) - FINDINGS_MAX} more" if len(found) > FINDINGS_MAX else ""
         return Verdict("cluster", rule, "", None, VIOLATED, "; ".join(found[:FINDINGS_MAX]) + more)
     nodes = len({event.node for event in told})
-    kinds = len({event.view or event.policy for event in told})
-    return Verdict("cluster", rule, "", None, HELD, f"{kinds} at {nodes} nodes, {len(told)} event lines")
+    return Verdict("cluster", rule, "", None, HELD, f"checked {len(told)} event lines of {nodes} nodes")
 
 
 def _places(views: Sequence[LogEvent]) -> Iterable[str]:
@@ -94,7 +96,7 @@ def _places(views: Sequence[LogEvent]) -> Iterable[str]:
         if known.place != event.place:
             yield f"view {event.view} has index {known.place} at {known.node} and {event.place} at {event.node}"
         if set(known.members) != set(event.members):
-            yield f"view {event.view} has other members at {known.node} than at {event.node}"
+            yield f"view {event.view} has different members at {known.node} and at {event.node}"
 
 
 def _claims(views: Sequence[LogEvent]) -> Iterable[str]:
@@ -118,19 +120,19 @@ def _shared(views: Sequence[LogEvent]) -> Iterable[str]:
 
 
 def _chain(views: Sequence[LogEvent]) -> list[LogEvent]:
-    """One event for each index, in the order of these."""
+    """One event for each index, in the order of the indices."""
     by_place = {event.place: event for event in reversed(views)}
     return [by_place[place] for place in sorted(place for place in by_place if place is not None)]
 
 
 def _id(view: str) -> tuple[int, str]:
-    """``12:ab34`` is epoch 12."""
+    """Sort key of a view id: ``12:ab34`` is epoch 12."""
     number = _NUMBER.match(view)
     return (int(number[0]) if number else -1, view[number.end() :] if number else view)
 
 
 def _unconfirmed(events: Sequence[LogEvent], switches: Sequence[LogEvent]) -> Iterable[str]:
-    """Policies with a place in the order that only nodes outside the primary view know of."""
+    """Policies with an index that only nodes outside the primary view know."""
     reporters: dict[tuple[int | None, str], list[LogEvent]] = {}
     for event in switches:
         reporters.setdefault((event.place, event.policy), []).append(event)
@@ -145,7 +147,7 @@ def _is_outside(events: Sequence[LogEvent], at: LogEvent) -> bool:
 
 
 def _wrong_switches(events: Sequence[LogEvent], chain: Sequence[LogEvent]) -> Iterator[str]:
-    """``view_chain`` has an event of each primary view, by index."""
+    """``chain`` has an event of each primary view, by index."""
     switches: dict[int, dict[str, list[str]]] = {}  # nodes by policy, by index
     for event in events:
         if event.kind == "policy" and event.place is not None:
@@ -183,7 +185,11 @@ def _to_different_policies(switches: dict[int, dict[str, list[str]]]) -> Iterato
 
 
 def _at_different_places(switches: dict[int, dict[str, list[str]]], views: _Views) -> Iterator[str]:
-    """A node that saw both has seen a policy confirmed once more, or come back; and so has who came, or left."""
+    """Policies that begin at different indices at different nodes.
+
+    No violation if a node has both (the policy was confirmed again, or came back), or if nodes joined or left in
+    between.
+    """
     places: dict[str, list[int]] = {}
     for place in sorted(switches):
         for policy in switches[place]:
@@ -218,11 +224,11 @@ def _passed_over(
             stays = following is None or following.place is None or further < following.place
             if stays or (view is not None and following is not None and following.view in entered):
                 policy, nodes = next(iter(switches[place].items()))
-                yield f"index {place} switches to policy {policy} at {nodes[0]}, and {node} passed over it"
+                yield f"index {place} switches to policy {policy} at {nodes[0]}, but {node} skipped it"
 
 
 def _stretches(told: Sequence[LogEvent]) -> Iterator[list[LogEvent]]:
-    """What a node says with an index, cut where it says that it is outside, or that a policy came with the state."""
+    """A node's events with an index, cut where the node was outside, or received a policy with the state."""
     stretch: list[LogEvent] = []
     for event in sorted(told, key=lambda one: (one.ts, one.place is not None)):
         if event.kind == "view" and not event.primary:

@@ -1,7 +1,6 @@
-"""Questions to the lines themselves, each one query: accesses, lines that show a violation, requests that ended twice.
+"""Spark queries on single log lines: page accesses, evidence of violations, requests that ended twice, bad lines.
 
-Neighbours: ``situations`` wants accesses, ``verdicts`` verdicts want samples, ``view_chain`` wants what was counted
-twice.
+Neighbours: ``situations`` uses the accesses, ``verdicts`` the evidence, ``view_chain`` the duplicate ends.
 """
 
 from __future__ import annotations
@@ -38,22 +37,22 @@ KNOWN = ("ts", "rid", "node", "class", "decision", "status", "bytes", "queue_ms"
 class DuplicateEnds(NamedTuple):
     """Requests that ended more than once."""
 
-    some: list[tuple[str, list[str]]]  # with what the lines say
+    some: list[tuple[str, list[str]]]  # rid, and the decisions and nodes of its lines
     how_many: int
-    named: int  # lines with which a request ends, and that have its name: without any nobody can tell
+    named: int  # lines that end a request and have its rid; without any the rule cannot be tested
 
 
-def accessed(spark: SparkSession, lines: DataFrame, policy: LoggedPolicy, limits: AnalysisLimits) -> DataFrame:
-    """When the pages of ``accessed(...)`` were asked for first and last, by policy, page set and slot.
+def query_accesses(spark: SparkSession, lines: DataFrame, policy: LoggedPolicy, limits: AnalysisLimits) -> DataFrame:
+    """First and last access to the pages of ``accessed(...)``, by policy, page set and slot.
 
-    The language's own matcher knows the pages.
+    The language's own matcher assigns pages to sets.
     """
     asked = lines.where(f.col("cause").isNull() & (f.col("status") != 404))
     if policy.name != EVERY:
         asked = asked.where(f.col("policy") == policy.name)
     pages = asked.select("host", "path").distinct().limit(PAGES_MAX + 1).collect()
     if len(pages) > PAGES_MAX:
-        raise UsageError(f"the log has more than {PAGES_MAX} pages; rules on accessed(...) cannot be judged on it")
+        raise UsageError(f"the log has more than {PAGES_MAX} pages; rules with accessed(...) cannot be judged")
     matcher = policy.matcher()
     watched = [
         (row["host"], row["path"], number)
@@ -69,8 +68,8 @@ def accessed(spark: SparkSession, lines: DataFrame, policy: LoggedPolicy, limits
     )
 
 
-def accesses(found: DataFrame, policy: LoggedPolicy) -> dict[int, AccessTimes]:
-    """What ``accessed`` found, by page set."""
+def collect_accesses(found: DataFrame, policy: LoggedPolicy) -> dict[int, AccessTimes]:
+    """Collects the result of ``query_accesses``, by page set."""
     times: dict[int, list[tuple[float, float]]] = {number: [] for number in policy.watched_sets()}
     for row in found.where(f.col("policy") == policy.name).collect():
         times[row["pages"]].append((row["first"], row["last"]))
@@ -85,7 +84,7 @@ def samples(
     response: str,
     outside: Sequence[str],
 ) -> dict[Verdict, list[str]]:
-    """A few lines, by ``rid``, that show each of the given violations; one query for all of them."""
+    """A few request ids that show each of the given violations; one query for all of them."""
     chosen = [verdict for verdict in verdicts if verdict.evidence is not None and verdict.key is not None][:SAMPLED_MAX]
     if not chosen:
         return {}
@@ -119,7 +118,7 @@ def samples(
 
 
 def _shows(limits: AnalysisLimits, response: str, outside: Sequence[str]) -> Column:
-    """The line is of the kind, the policy and the scope that its row of the table wants."""
+    """True if a line has the outcome, the policy and the scope that its row of the table asks for."""
     decision, what, limit_ms = f.col("decision"), f.col("what"), f.col("limit_ms")
     took = f.col("total_ms") if response == "total" else f.col("service_ms")
     is_lost = (decision == "expired") | ((decision == "denied") & (f.col("status") != TOO_MANY))
@@ -137,8 +136,8 @@ def _shows(limits: AnalysisLimits, response: str, outside: Sequence[str]) -> Col
     )
 
 
-def twice(lines: DataFrame, scan: LineScan) -> DuplicateEnds:
-    """The lines are looked at again only if there are more of them than names."""
+def duplicate_ends(lines: DataFrame, scan: LineScan) -> DuplicateEnds:
+    """Finds requests that ended twice. Reads the lines again only if there are more of them than request ids."""
     (named, too_many), *_ = scan.names().collect()
     if not too_many:
         return DuplicateEnds([], 0, named)
@@ -155,7 +154,7 @@ def twice(lines: DataFrame, scan: LineScan) -> DuplicateEnds:
 
 
 def bad_lines(lines: DataFrame) -> list[tuple[str, str, int]]:
-    """File, cause, and how many: as ``cells.Survey`` has them, from lines that were read with their text."""
+    """File, cause and number of bad lines, like ``Survey.bad``, from lines that were read with their text."""
     rows = lines.where(f.col("cause").isNotNull()).groupBy("file", "cause").count().collect()
     return sorted((row["file"], row["cause"], row["count"]) for row in rows)
 
@@ -166,6 +165,6 @@ def bad_texts(lines: DataFrame) -> DataFrame:
     return lines.where(f.col("cause").isNotNull()).select("file", "cause", text)
 
 
-def set_aside(lines: DataFrame, target: str) -> None:
+def write_bad_lines(lines: DataFrame, target: str) -> None:
     """Writes the bad lines as JSON lines."""
     bad_texts(lines).write.mode("overwrite").json(target)

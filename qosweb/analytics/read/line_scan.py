@@ -1,13 +1,13 @@
-"""One pass over the lines for all that is added up of them: sums by slot, times, pages and clients, names of requests.
+"""Computes all aggregates in one Spark pass: sums by slot, latencies, pages, clients, duplicate request ids, events.
 
-To read JSON is what costs; to keep the lines for a second question costs as much again. So each line goes at once into
-the groups of all questions, and what comes out is small and is kept. The keys of all questions share a few columns, and
-what became of a request is a part of the key and not a column of counts: the narrower a group, the faster it is found.
-Events come along as text, because then nobody has to look for them first.
+Parsing JSON dominates the cost; caching the lines for a second query costs as much again. So each line goes at once
+into the groups of all queries. The result is small and is cached. The keys of all queries share a few columns, and the
+outcome of a request is part of the key instead of a column of counts: the narrower a group, the faster the lookup.
+Events travel along as text, so that no separate query has to find them.
 
-A name of a request that ends in a number (``4f1c-781``) shares its group with its 63 neighbours: one bit for each. If
-there are more lines than bits, one of them ended twice. Other names have groups of their own.
-Neighbours: ``slot_sums`` and ``tables`` go on from here, ``line_queries`` asks for single lines.
+A request id that ends in a number (``4f1c-781``) shares its group with the 63 ids next to it, one bit for each. If a
+group has more lines than bits, one of its requests ended twice. Other ids have groups of their own.
+Neighbours: ``slot_sums`` and ``tables`` continue from here, ``line_queries`` queries single lines.
 """
 
 from __future__ import annotations
@@ -40,24 +40,24 @@ _QUESTIONS = {
 }
 _NUMBER = {what: number for number, what in enumerate(_QUESTIONS)}
 _NUMBER_BITS = 3
-# The question is not a key of its own but the lowest bits of ``how``: a column less to write, hash and compare. A line
-# that has no ``how`` for a question has no answer to it.
+# The query number is not a key column but the lowest bits of ``how``: one column less to write, hash and compare. A
+# line without ``how`` for a query does not take part in it.
 _EACH_LINE_IN_ALL = f"""
     select * except (what) from {{lines}} unpivot include nulls (({", ".join(f"key_{name}" for name in _KEYS)})
     for what in ({", ".join(f"(how_{what}, {', '.join(rest)})" for what, (_, *rest) in _QUESTIONS.items())}))
     where key_how is not null
 """
-# Numbers of ``how``: what became of a request, as it is counted; and what is no request.
+# Values of ``how``: the outcome of a request, as an index of COUNTS; and lines that are no requests.
 _BAD, _EVENT = -1, -2
-_WAITED, _AT_ONCE = 16, 32  # waited for long, and not at all; bits beside the kind
+_WAITED, _AT_ONCE = 16, 32  # flags: the request waited long, or did not wait at all
 _SERVED = slot_sums.COUNTS.index("served")
-_ENDED_MAX = slot_sums.COUNTS.index("refused")  # those before it have ended, too
+_ENDED_MAX = slot_sums.COUNTS.index("refused")  # outcomes up to this index end a request
 _SENT = tuple(slot_sums.COUNTS.index(name) for name in ("served", "failed", "gave_up"))
-_OTHERWISE = _SERVED + 1  # of pages and clients it is asked no more than this
+_OTHERWISE = _SERVED + 1  # pages and clients distinguish only served and not served
 
 
 class LineScan:
-    """``kept`` has all groups; it is to be cached, and each table is a part of it."""
+    """``kept`` has the groups of all queries. The caller caches it; each table is a part of it."""
 
     def __init__(
         self, lines: DataFrame, limits: AnalysisLimits, responses_ms: Sequence[int], *, one_policy: bool, response: str
@@ -85,7 +85,7 @@ class LineScan:
         )
 
     def slots(self) -> DataFrame:
-        """Sums by slot, policy, view, node, class, several rows for each; bad lines by file and cause."""
+        """Sums by slot, policy, view, node, class, several rows for each key; bad lines by file and cause."""
         how, lines = f.col("how"), f.col("lines")
         is_good, kind = how >= 0, how.bitwiseAND(_WAITED - 1)
         keys = {
@@ -110,9 +110,9 @@ class LineScan:
         )  # fmt: skip
 
     def times(self) -> DataFrame:
-        """How many requests waited, and took, how long: by window, node, class and step of time, several rows for each.
+        """Histogram of waits and service times by window, node, class and bucket, several rows for each key.
 
-        Who did not wait at all is counted in the slots, and not for a second time in a group of waits.
+        Requests that did not wait are counted from the slots, not in a separate group of waits.
         """
         is_slot, time, how = f.col("what") == _NUMBER["slots"], f.col("key_time"), f.col("how")
         return (
@@ -129,7 +129,7 @@ class LineScan:
         )
 
     def asked_for(self) -> DataFrame:
-        """How often each page was asked for, and each client asked."""
+        """Number of requests for each page, and of each client."""
         is_served = f.col("how") == _SERVED
         return (
             self._part("pages", "clients")
@@ -145,13 +145,13 @@ class LineScan:
         )
 
     def names(self) -> DataFrame:
-        """One row: ``named``, how many lines have the name of a request that ends with them; ``too_many`` of these."""
+        """One row: ``named``, the number of lines that end a request and have its rid; ``too_many``, the surplus."""
         named = f.coalesce(f.sum("lines"), f.lit(0))
         too_many = f.coalesce(f.sum(f.col("lines") - f.bit_count("bits")), f.lit(0))
         return self._part("names").agg(named.alias("named"), too_many.alias("too_many"))
 
     def suspects(self) -> DataFrame:
-        """Groups of names with more lines than names."""
+        """Groups of request ids with more lines than ids."""
         too_many = f.col("lines") - f.bit_count("bits")
         return (
             self._part("names")
@@ -160,7 +160,7 @@ class LineScan:
         )
 
     def events(self) -> list[LogEvent]:
-        """All that the lines tell, in no order; of more than ``EVENTS_MAX`` not all, but more than that."""
+        """All events, in no order; if there are more than ``EVENTS_MAX``, at least one more than that."""
         told = self._part("slots").where(f.col("how") == _EVENT).select("key_who", "lines").limit(EVENTS_MAX + 1)
         return [
             event
@@ -170,7 +170,10 @@ class LineScan:
         ]
 
     def _part(self, *questions: str) -> DataFrame:
-        """No unions of parts: Spark would not see that both sides are kept, and would read the lines again."""
+        """The groups of some queries.
+
+        No unions of parts: Spark would not see that both sides are cached, and would read the lines again.
+        """
         how = f.col("key_how")
         return (
             self.kept.withColumn("what", how.bitwiseAND((1 << _NUMBER_BITS) - 1))
@@ -180,10 +183,10 @@ class LineScan:
 
 
 def with_names(lines: DataFrame) -> DataFrame:
-    """With ``stem``, what the group of a request's name has in common, its number ``block`` (or null), and its ``bit``.
+    """Adds the group of a request id: common part ``stem``, number ``block`` (or null), and the ``bit`` of the id.
 
-    Step by step: what is in a column of its own is worked out once for each line. Lengths in bytes, which nobody has to
-    count: all that is a number has a byte for each character.
+    Step by step, because a value in its own column is computed once per line. Lengths are in bytes, which is cheaper
+    than in characters; digits have one byte each.
     """
     last, number = f.col("name_end"), f.col("name_number")
     is_numbered = number >= 0
@@ -204,7 +207,7 @@ def with_names(lines: DataFrame) -> DataFrame:
 
 
 def _asked(what: str, how: Column) -> Column:
-    """``how`` for one of the questions."""
+    """``how`` with the number of a query in its lowest bits."""
     return f.shiftleft(how, _NUMBER_BITS).bitwiseOR(f.lit(_NUMBER[what]).cast("long"))
 
 
@@ -217,9 +220,9 @@ def _ended() -> Column:
 
 
 def _with_keys(lines: DataFrame, limits: AnalysisLimits, *, one_policy: bool) -> DataFrame:
-    """With the columns of ``_QUESTIONS``. A bad line counts by its cause and file, an event is told; both only once.
+    """Adds the columns of ``_QUESTIONS``. A bad line counts by cause and file, an event by its text; both only once.
 
-    The words of a line are looked at once, for its ``kind``; all else goes by that number.
+    The text fields of a line are examined once, for its ``kind``; everything else uses that number.
     """
     is_bad, is_event = f.col("cause").isNotNull(), f.col("event").isNotNull()
     is_good, is_served = f.col("kind") >= 0, f.col("kind") == _SERVED

@@ -1,10 +1,10 @@
-"""Log lines as a DataFrame, one form for all formats: fields with their types, and what is wrong with a line.
+"""Parses log lines of all formats into one DataFrame schema, and classifies bad lines.
 
-``cause`` is null for a good line. A bad one keeps its text in ``bad`` and its file in ``file``; it is counted and set
-aside, never dropped silently. A request counts at the moment it was decided, ``ts`` and its wait; that puts what was
-served and what was denied on one axis. Nothing here runs Python on a row. Requests and events are read in one pass;
-what only events have is read as text, because it must not spoil a request that has a field of that name.
-Neighbours: ``sources`` finds the files, ``slot_sums`` adds the lines up, ``segments`` gives the lines of a growing log.
+``cause`` is null for a good line. A bad line keeps its text in ``bad`` and its file in ``file``; it is counted and
+written to the folder of bad lines, never dropped silently. A request counts at the time of its decision, ``ts`` plus
+its wait, which puts served and denied requests on one time axis. No Python code runs per row. Requests and events are
+read in one pass. Fields that only events have are read as text, so that a request with such a field stays valid.
+Neighbours: ``sources`` finds the files, ``slot_sums`` aggregates the lines, ``log_tail`` copies those of growing logs.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _TYPES: dict[str, t.DataType] = {
     "event": t.StringType(),
 }
 
-OF_EVENTS = ("index", "members", "primary", "text", "of", "capacity_bps")  # with ts, node, view and policy
+OF_EVENTS = ("index", "members", "primary", "text", "of", "capacity_bps")  # besides ts, node, view and policy
 _NEEDED = {"view": ("view", "members", "primary"), "policy": ("policy", "text"), "capacity": ("capacity_bps",)}
 _FORMS = {"index": "[0-9]{1,18}", "members": r"\[.*\]", "primary": "true|false", "capacity_bps": "[0-9]{1,18}"}
 _COMBINED = (
@@ -65,31 +65,31 @@ _WITHOUT_TEXT = t.StructType([field for field in LINE_SCHEMA.fields if field.nam
 
 
 def read_lines(spark: SparkSession, sources: Sources, *, with_text: bool = True) -> DataFrame:
-    """Requests and events, with ``cause``, ``bad``, ``file`` and the moment ``at``.
+    """Reads requests and events, with ``cause``, ``bad``, ``file`` and the decision time ``at``.
 
-    Lines of connections on which no request could be read (method ``-``) are left out.
-    Without the text of bad lines JSON is read faster by a sixth. A line that is no JSON then is one without fields: as
-    bad, but for another cause, and ``bad`` is always null. A field of a wrong type is missing.
+    Lines of connections on which no request could be read (method ``-``) are dropped. Without the text of bad lines
+    JSON is parsed faster by a sixth. A line that is not JSON then appears as one without fields: also bad, but with
+    another cause, and ``bad`` is always null. A field of a wrong type appears as missing.
     """
     frames = []
     if sources.json:
         schema = LINE_SCHEMA if with_text else _WITHOUT_TEXT
         raw = spark.read.schema(schema).option("columnNameOfCorruptRecord", "bad").json(list(sources.json))
-        frames.append(judged(raw if with_text else raw.withColumn("bad", f.lit(None).cast("string"))))
+        frames.append(with_cause(raw if with_text else raw.withColumn("bad", f.lit(None).cast("string"))))
     if sources.combined:
-        frames.append(judged(_combined(spark.read.text(list(sources.combined)))))
+        frames.append(with_cause(_combined(spark.read.text(list(sources.combined)))))
     if sources.parquet:
-        frames.append(judged(_of_parquet(spark.read.parquet(*sources.parquet))))
+        frames.append(with_cause(_of_parquet(spark.read.parquet(*sources.parquet))))
     return reduce(lambda one, other: one.unionByName(other), frames)
 
 
 def as_text() -> Column:
-    """An event as one text, which ``event_in`` reads."""
+    """An event as JSON text, which ``event_in`` parses."""
     return f.to_json(f.struct("event", "ts", "node", "view", "policy", *OF_EVENTS))
 
 
 def event_in(line: str) -> LogEvent | None:
-    """None for a line that is none."""
+    """Parses an event line; None for other lines."""
     try:
         said = json.loads(line)
     except ValueError:
@@ -107,19 +107,19 @@ def event_in(line: str) -> LogEvent | None:
 
 
 def requests(lines: DataFrame) -> DataFrame:
-    """Without the events."""
+    """The lines without the events."""
     return lines.where(f.col("event").isNull() | f.col("cause").isNotNull()).drop("event", *OF_EVENTS)
 
 
 def events(lines: DataFrame) -> list[LogEvent]:
-    """All events, in no order; of more than ``EVENTS_MAX`` not all, but more than that."""
+    """All events, in no order; if there are more than ``EVENTS_MAX``, one more than that."""
     told = lines.where(f.col("event").isNotNull() & f.col("ts").isNotNull() & f.col("cause").isNull())
     rows = told.select("event", "ts", "node", "view", "policy", *OF_EVENTS).limit(EVENTS_MAX + 1).collect()
     return [_event(row.asDict()) for row in rows]
 
 
 def _event(row: Mapping[str, Any]) -> LogEvent:
-    """Of the time, and texts for all else."""
+    """Makes an event from its time and the texts of all other fields."""
     return LogEvent(
         row["event"], row["ts"], row["of"] or row["node"] or "", _whole(row["index"]), row["view"] or "",
         _names(row["members"]), row["primary"] == "true", row["policy"] or "", row["text"] or "",
@@ -143,7 +143,7 @@ def _names(text: str | None) -> tuple[str, ...]:
 
 
 def _of_parquet(raw: DataFrame) -> DataFrame:
-    """What is missing is null."""
+    """Adds missing columns as null, and converts columns of events to text."""
     kinds = {field.name: field.dataType for field in raw.schema.fields}
     for field in LINE_SCHEMA.fields:
         if field.name not in kinds or field.name == "bad":
@@ -155,13 +155,13 @@ def _of_parquet(raw: DataFrame) -> DataFrame:
     return raw
 
 
-def judged(raw: DataFrame) -> DataFrame:
-    """With ``cause``: what is wrong with a line, null if nothing is."""
+def with_cause(raw: DataFrame) -> DataFrame:
+    """Adds ``cause``: what is wrong with a line, null for a good line."""
     numbers = ("bytes", "queue_ms", "service_ms", "total_ms")
     bad, trimmed = f.col("bad"), f.rtrim("bad")
     is_request = f.col("event").isNull()
     cause = f.when(
-        bad.isNotNull() & (is_request | f.col("ts").isNull()),  # events do without the numbers of requests
+        bad.isNotNull() & (is_request | f.col("ts").isNull()),  # events need no numbers of requests
         f.when(~f.ltrim("bad").startswith("{"), "not a JSON object")
         .when(~trimmed.endswith("}"), "cut off")
         .when(f.coalesce("rid", "node", "class", "decision", "event").isNull(), "not valid JSON")
@@ -189,7 +189,7 @@ def judged(raw: DataFrame) -> DataFrame:
 
 
 def _wrong_with_event() -> Column:
-    """Null if nothing is. Of events that nobody looks at only the time and the node are."""
+    """The cause of a bad event, or null. Of unknown events only the time and the node are checked."""
     cause = f.when(f.col("ts").isNull(), "no field 'ts'").when(~(f.col("ts") >= 0), "a number out of range")
     cause = cause.when(f.col("node").isNull(), "no field 'node'")
     for kind, names in _NEEDED.items():
@@ -202,7 +202,7 @@ def _wrong_with_event() -> Column:
 
 
 def narrow(lines: DataFrame, response: str) -> DataFrame:
-    """What the analysis looks at, and no more of it."""
+    """Keeps only the columns that the analysis uses."""
     file = f.when(f.col("cause").isNotNull(), f.replace(f.col("file"), f.lit("file:///"), f.lit("file:/"))).alias(
         "file"
     )
@@ -211,7 +211,7 @@ def narrow(lines: DataFrame, response: str) -> DataFrame:
 
 
 def _combined(raw: DataFrame) -> DataFrame:
-    """What the combined format can tell: no class, no times, and of decisions only what the status shows."""
+    """Parses the combined format: no class, no times, and the decision as far as the status shows it."""
 
     def group(number: int) -> Column:
         return f.regexp_extract("value", _COMBINED, number)

@@ -1,7 +1,7 @@
-"""The specifications that were in force, read with the language's own code.
+"""Compiles the policies that were in force, from event lines or from ``--spec``.
 
-A request line names its policy by hash; the event line of that policy has the text. ``--spec`` stands for all of them.
-Neighbours: ``situations`` says what of a policy binds when, ``verdicts`` judges it.
+A request line names its policy by hash; the event line of that policy has the text. ``--spec`` replaces all of them.
+Neighbours: ``situations`` decides which rules bind when, ``verdicts`` judges them.
 """
 
 from __future__ import annotations
@@ -22,30 +22,30 @@ if TYPE_CHECKING:
     from qosweb.analytics.read.rows import LogEvent
     from qosweb.webqos.model.model import Model
 
-EVERY = "*"  # the policy of all lines, whatever they say: --spec
-RESPONSES_MAX = 8  # each is one more count of every line
+EVERY = "*"  # policy name of all lines with --spec
+RESPONSES_MAX = 8  # each adds a counter to every line
 
 
 @dataclass(frozen=True)
 class LoggedPolicy:
-    """A specification with what the judgement needs of it."""
+    """A compiled specification, with the parts that the verdicts need."""
 
     name: str
     text: str
     built: Specification
     model: Model
     coverage: Coverage
-    numbers: dict[str, int]  # of classes, by name
-    subjects: frozenset[str]  # of the cluster, that its conditions speak of
+    numbers: dict[str, int]  # class numbers by name
+    subjects: frozenset[str]  # cluster properties that its conditions use
 
     @property
     def counts_nodes(self) -> bool:
-        """A bound of it grows with the number of nodes."""
+        """True if a bound grows with the number of nodes."""
         return any(isinstance(rule.value, Requests | Bytes) and rule.value.per_node for rule in self.model.constraints)
 
     @property
     def is_absolute(self) -> bool:
-        """A bound of it is another share of another capacity, or is judged by the capacity."""
+        """True if a bound depends on the capacity: a rate, or a hard bound."""
         return any(rule.hard or isinstance(rule.value, Requests | Bytes) for rule in self.model.constraints)
 
     def line(self, constraint: int) -> int:
@@ -62,12 +62,12 @@ class LoggedPolicy:
 
 
 def from_file(name: str) -> LoggedPolicy:
-    """Raises UsageError, after the mistakes were written to standard error."""
+    """Compiles a specification. Raises UsageError after writing its errors to standard error."""
     return _policy(EVERY, load(name))
 
 
 def from_events(events: Iterable[LogEvent]) -> tuple[dict[str, LoggedPolicy], list[str]]:
-    """By hash; and what is wrong with those that cannot be read."""
+    """The policies by hash; and messages about those that cannot be compiled."""
     found: dict[str, LoggedPolicy] = {}
     troubles: list[str] = []
     texts: dict[str, str] = {}
@@ -79,16 +79,14 @@ def from_events(events: Iterable[LogEvent]) -> tuple[dict[str, LoggedPolicy], li
             continue
         built = compile_policy(event.text, f"policy {event.policy}", check=False)
         if built.has_errors:
-            troubles.append(
-                f"the policy {event.policy} that {event.node} logged has mistakes; its requests are not judged"
-            )
+            troubles.append(f"policy {event.policy}, logged by {event.node}, has errors; its requests are not judged")
         else:
             found[event.policy] = _policy(event.policy, built)
     return found, troubles
 
 
 def response_limits(policies: Mapping[str, LoggedPolicy]) -> tuple[int, ...]:
-    """The response times that are promised, in milliseconds; of more than ``RESPONSES_MAX`` the shortest."""
+    """The guaranteed response times, in milliseconds; of more than ``RESPONSES_MAX`` the shortest."""
     found = {
         rule.value.ms
         for policy in policies.values()

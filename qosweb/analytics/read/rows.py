@@ -1,6 +1,6 @@
-"""The small tables that the analysis works on after Spark has added up the lines. Pure.
+"""Data types of the analysis: events, sums by window part and class, limits and verdicts. Pure.
 
-Neighbours: ``slot_sums`` makes them on Spark, ``verdicts`` and its parts read them, ``json_report`` writes them.
+Neighbours: ``slot_sums`` computes the sums on Spark, ``judge`` reads them, ``json_report`` writes the verdicts.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class LogEvent(NamedTuple):
-    """A line that tells of the node and not of a request."""
+    """An event line: a fact about a node, not about a request."""
 
     kind: str  # view, policy, capacity
     ts: float
@@ -26,7 +26,7 @@ class LogEvent(NamedTuple):
     policy: str = ""
     text: str = ""
     capacity_bps: int = 0
-    said_by: str = ""  # if that is not the node that it is about
+    said_by: str = ""  # the node that wrote the line, if it is about another node
 
     @property
     def writer(self) -> str:
@@ -34,9 +34,9 @@ class LogEvent(NamedTuple):
 
 
 class PartKey(NamedTuple):
-    """A window, or the part of one that was under one policy and one set of rules in force.
+    """A window, or the part of a window under one policy and one situation.
 
-    ``scope`` is empty for the cluster, and the name of a node for what it did outside the primary view.
+    ``scope`` is empty for the cluster, and the name of a node for its work outside the primary view.
     """
 
     window_s: int
@@ -46,7 +46,7 @@ class PartKey(NamedTuple):
 
 
 class Cell(NamedTuple):
-    """One class in one part. What is named ``busy`` is of the contended slots alone."""
+    """Sums of one class in one part. Fields named ``busy`` cover the contended slots only."""
 
     key: PartKey
     name: str
@@ -55,15 +55,15 @@ class Cell(NamedTuple):
     expired: int
     failed: int
     refused: int  # 429: the client's own limit
-    sent_bytes: int  # of what was served, and of what failed on the way
+    sent_bytes: int  # of served requests, and of those that failed during the response
     size_max: int
     wait_ms_max: float
-    slow: tuple[int, ...]  # served, but slower than each of the limits
+    slow: tuple[int, ...]  # served requests slower than each of the limits
     busy_served: int
     busy_failed: int
     busy_held_back: int  # denied or expired, or the client gave up
     busy_bytes: int
-    gave_up: int = 0  # clients that left while they waited; nobody denied them anything
+    gave_up: int = 0  # clients that left while they waited; not denied
 
     @property
     def requests(self) -> int:
@@ -79,7 +79,7 @@ class Cell(NamedTuple):
 
 
 class ClassAmount(NamedTuple):
-    """Of one class in one contended slot: requests that were begun, those that were held back, and bytes."""
+    """One class in one contended slot: started requests, requests held back, and bytes."""
 
     name: str
     done: int
@@ -88,16 +88,16 @@ class ClassAmount(NamedTuple):
 
 
 class Moment(NamedTuple):
-    """One contended slot: what is not used in it is not saved for the next one."""
+    """One contended slot: capacity unused in it is not saved for the next."""
 
     slot: int
     amounts: tuple[ClassAmount, ...]
 
 
 class Part(NamedTuple):
-    """``seconds`` is how long it lasted, ``busy_s`` how much of that was contended.
+    """``seconds`` is the length of the part, ``busy_s`` the length of its contended slots.
 
-    Without ``moments`` what the cells say of the contended slots is taken as that of one.
+    Without ``moments`` the contended slots count as one moment.
     """
 
     key: PartKey
@@ -108,7 +108,7 @@ class Part(NamedTuple):
 
 
 class AnalysisLimits(NamedTuple):
-    """How finely to look, and by how much results may differ from what was promised."""
+    """Resolution and tolerances of the verdicts."""
 
     window_s: int = 10
     slot_s: int = 1
@@ -117,7 +117,7 @@ class AnalysisLimits(NamedTuple):
     rate_tolerance: float = 0.05  # of a rate
     slack_ms: float = 50.0  # of a time
     slow_part: float = 0.01  # of the requests may take longer than a response time
-    waited_ms: float = 5.0  # who waited this long shows that there was contention
+    waited_ms: float = 5.0  # a wait of this length shows contention
     request_cost: int = 0  # bytes that each request is charged besides its own
     capacity_bps: int | None = None  # of the whole cluster, where the log does not say it
     skip_s: int = 0  # from the beginning of the log, not judged
@@ -134,8 +134,7 @@ class AnalysisRequest:
 
 
 class EvidenceQuery(NamedTuple):
-    """Which lines show a violation, or would: ``lost``, ``held back``, ``served``, ``waited``, ``slow`` ones of some
-    classes."""
+    """Selects lines that show a violation: ``lost``, ``held back``, ``served``, ``waited`` or ``slow`` requests."""
 
     what: str
     classes: tuple[str, ...]
@@ -143,7 +142,7 @@ class EvidenceQuery(NamedTuple):
 
 
 class Verdict(NamedTuple):
-    """What became of one promise in one part, or, where ``key`` is None, in the whole run."""
+    """The outcome of one guarantee in one part or, if ``key`` is None, in the whole run."""
 
     kind: str
     rule: str
@@ -155,10 +154,10 @@ class Verdict(NamedTuple):
     demand: float | None = None
     promise: float | None = None
     got: float | None = None
-    whole: float | None = None  # what promise and got are parts of, if they are
+    whole: float | None = None  # the total of which promise and got are parts, if they are parts
     evidence: EvidenceQuery | None = None
     line: int = 0  # of the specification
-    grain: float = 0.0  # more finely than this it cannot be judged
+    resolution: float = 0.0  # resolution of the verdict
 
 
 HELD, VIOLATED, NOT_TESTED = "held", "violated", "not tested"

@@ -1,8 +1,9 @@
-"""Sums by slot, policy, view, node and class, from which nearly all other tables follow.
+"""Sums by slot, policy, view, node and class: the base of nearly all other tables.
 
-Only sums and maxima: Spark does these in generated code, without objects per group, and sums of
-parts of a log can be added up to those of the whole. A key may have several rows; whoever reads them adds them up.
-Neighbours: ``line_scan`` makes them in one pass over the lines; ``window_parts`` makes windows of them, on the driver.
+Only sums and maxima: Spark computes these in generated code, without objects per group, and the sums of parts of a log
+add up to those of the whole log. A key may have several rows; every reader adds them up.
+Neighbours: ``line_scan`` computes them in one pass over the lines; ``window_parts`` groups them into windows on the
+driver.
 """
 
 from __future__ import annotations
@@ -21,10 +22,10 @@ if TYPE_CHECKING:
 
     from qosweb.analytics.read.rows import AnalysisLimits
 
-TOO_MANY = 429  # a bound on the client itself
+TOO_MANY = 429  # Too Many Requests: the client's own limit
 
-GAVE_UP = 499  # the client left before there was an answer
-BEGUN_MS = 1.0  # who was served for less was not begun with
+GAVE_UP = 499  # the client left before the response
+BEGUN_MS = 1.0  # a shorter service means that the request was not started
 
 ENDED = ("served", "denied", "expired", "failed")
 COUNTS = ("served", "denied", "expired", "failed", "gave_up", "refused", "redirected", "forwarded")
@@ -38,12 +39,12 @@ KEYS = ("slot", "policy", "view", "node", "class", "cause", "file")
 
 
 def window_of(slot: Column, limits: AnalysisLimits) -> Column:
-    """When the window of a slot begins, in seconds."""
+    """The begin of the window of a slot, in seconds."""
     return f.floor(slot * limits.slot_s / limits.window_s) * limits.window_s
 
 
 def kind(limits: AnalysisLimits) -> Column:
-    """Which of ``COUNTS`` a good line counts for, by its number."""
+    """The index in ``COUNTS`` of the counter for a good line."""
     decision = f.col("decision")
     kinds = {
         "served": decision == "served",
@@ -61,7 +62,7 @@ def kind(limits: AnalysisLimits) -> Column:
 
 
 def slow(limits: AnalysisLimits, responses_ms: Sequence[int], response: str) -> dict[str, Column]:
-    """Whether a line was served, but slower than each of the limits; by the name of the count."""
+    """Conditions for requests that were served, but slower than each limit; by the name of the counter."""
     measured = f.col("total_ms") if response == "total" else f.col("service_ms")
     return {
         _slow(limit_ms): (f.col("decision") == "served") & (measured > limit_ms + limits.slack_ms)
@@ -70,7 +71,7 @@ def slow(limits: AnalysisLimits, responses_ms: Sequence[int], response: str) -> 
 
 
 def has_given_up(limits: AnalysisLimits) -> Column:
-    """The client waited, and left before anything was done for it."""
+    """The client waited, and left before its request was started."""
     return (
         (f.col("decision") == "failed")
         & (f.col("status") == GAVE_UP)
@@ -85,14 +86,14 @@ def _slow(limit_ms: int) -> str:
 
 
 def schema(responses_ms: Sequence[int]) -> str:
-    """Of what ``line_scan`` makes of slots."""
+    """The schema of ``LineScan.slots``."""
     keys = ["slot long", *(f"{name} string" for name in KEYS[1:])]
     counts = [f"{name} long" for name in ("lines", *_SUMS, *map(_slow, responses_ms))]
     return ", ".join([*keys, *counts, "size_max long", "wait_ms_max double"])
 
 
 def added_up(of_slots: DataFrame, responses_ms: Sequence[int]) -> DataFrame:
-    """The sums of several parts of a log as those of the whole; a limit that a part did not know was not in force."""
+    """Adds up the sums of several parts of a log; a limit that a part lacks was not in force there."""
     names = ("lines", *_SUMS, *map(_slow, responses_ms))
     return of_slots.groupBy(*KEYS).agg(
         *(f.coalesce(f.sum(name), f.lit(0)).alias(name) for name in names),
@@ -101,7 +102,7 @@ def added_up(of_slots: DataFrame, responses_ms: Sequence[int]) -> DataFrame:
 
 
 class Survey(NamedTuple):
-    """What the slots hold, before anything is judged."""
+    """An overview of the slots, before anything is judged."""
 
     bad: list[tuple[str, str, int]]  # file, cause, lines
     classes: dict[tuple[str, str], int]  # lines by policy and class
@@ -161,7 +162,7 @@ def survey(of_slots: DataFrame, limits: AnalysisLimits) -> Survey:
 
 
 def grouping_number(chosen: tuple[str, ...], names: tuple[str, ...]) -> int:
-    """As SQL numbers the sets: a bit is set for each column that is not in it, the last column being the lowest."""
+    """SQL's grouping id of a set: a bit for each column that is not in it, the last column being the lowest bit."""
     return sum(1 << place for place, name in enumerate(reversed(names)) if name not in chosen)
 
 
@@ -175,14 +176,14 @@ def _outcomes(rows: Iterable[Row], *names: str) -> list[OutcomeCounts]:
     for at, totals in found.items():
         key = dict(zip(names, at, strict=True))
         of = key.get("window_s"), key.get("node"), key.get("class")
-        made.append(OutcomeCounts(*of, *totals))  # type: ignore[arg-type] # nine sums, and what the names say
+        made.append(OutcomeCounts(*of, *totals))  # type: ignore[arg-type] # the key fields and nine sums
     return made
 
 
 def by_slot(
     of_slots: DataFrame, slots: range, outside: Sequence[str], responses_ms: Sequence[int]
 ) -> list[tuple[int | str, ...]]:
-    """``SLOT_ROW`` and what was slow, of good lines; ``scope`` is the node if the view is not primary."""
+    """``SLOT_ROW`` and the slow counters, of good lines; ``scope`` is the node if the view is not primary."""
     totals = (*SLOT_ROW[4:-2], *map(_slow, responses_ms))
     order = (*SLOT_ROW, *map(_slow, responses_ms))
     scope = f.when(f.col("view").isin(*outside), f.col("node")).otherwise("") if outside else f.lit("")

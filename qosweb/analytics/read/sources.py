@@ -1,6 +1,6 @@
-"""Which files the command line means, and what kind each is: JSON lines, the combined format, or Parquet.
+"""Finds the log files that the command line names, and detects their format: JSON lines, combined, or Parquet.
 
-Files, folders (everything in them that is not hidden) and globs. A file tells by its first line what it is; addresses
+Accepts files, folders (every file that is not hidden) and globs. The first lines of a file show its format. Addresses
 that only Spark can open (``hdfs://...``) are JSON lines, or what ``--format`` says.
 """
 
@@ -33,7 +33,7 @@ class Sources(NamedTuple):
 
 
 def find(names: list[str], form: str | None = None) -> Sources:
-    """Raises UsageError for what is not there or cannot be a log."""
+    """Finds the files and their formats. Raises UsageError for files that do not exist or cannot be logs."""
     found: dict[str, list[str]] = {one: [] for one in FORMATS}
     for name in names:
         if "://" in name and not name.startswith("file://"):
@@ -46,14 +46,14 @@ def find(names: list[str], form: str | None = None) -> Sources:
                 found[kind].append(str(file.absolute()))
     sources = Sources(*(tuple(dict.fromkeys(found[one])) for one in FORMATS))
     if not any(sources):
-        raise UsageError(f"{names[0]}: no lines in it; a log is JSON lines, the combined format, or Parquet")
+        raise UsageError(f"{names[0]}: no log lines found; expected JSON lines, the combined format, or Parquet")
     if sum(map(len, sources)) > FILES_MAX:
-        raise UsageError(f"{sum(map(len, sources))} files, at most {FILES_MAX} are read at one time")
+        raise UsageError(f"{sum(map(len, sources))} files; at most {FILES_MAX} can be read at once")
     return sources
 
 
 def growing(names: Sequence[str]) -> list[Path]:
-    """The logs that may grow, as far as they are there; those in compressed or Parquet files are complete."""
+    """The logs that may grow; compressed and Parquet files are complete and excluded."""
     found: dict[Path, None] = {}
     for name in names:
         path = Path(name.removeprefix("file://")).absolute()
@@ -68,22 +68,22 @@ def growing(names: Sequence[str]) -> list[Path]:
 
 
 def check_growing(names: Sequence[str]) -> None:
-    """Raises UsageError for what cannot be followed: what is compressed, what has no JSON lines, what is not there."""
+    """Raises UsageError for logs that cannot be followed: compressed, not JSON lines, or missing."""
     for name in names:
         if "://" in name and not name.startswith("file://"):
-            raise UsageError(f"{name}: --follow reads files of this machine only")
+            raise UsageError(f"{name}: --follow reads local files only")
         if Path(name).suffix in _COMPLETE:
-            raise UsageError(f"{name}: --follow reads JSON lines as they are written, nothing that is compressed")
+            raise UsageError(f"{name}: --follow reads plain JSON lines, no compressed and no Parquet files")
     files = [path for path in growing(names) if path.exists()]
     if not files:
-        raise UsageError(f"{names[0]}: no such file; --follow waits for lines, not for logs")
+        raise UsageError(f"{names[0]}: no such file; with --follow at least one log must exist")
     for path in files:
         if _kind(path) == "combined":
-            raise UsageError(f"{path}: --follow reads JSON lines; the combined format names no class to judge")
+            raise UsageError(f"{path}: --follow reads JSON lines; the combined format has no class to judge")
 
 
 def size(sources: Sources) -> int | None:
-    """Bytes on disk; compressed ones count tenfold. None if there are some that only Spark can see."""
+    """Bytes on disk; compressed files count tenfold. None if only Spark can see some of the files."""
     total = 0
     for name in (file for kind in sources for file in kind):
         path = Path(name)
@@ -94,7 +94,7 @@ def size(sources: Sources) -> int | None:
 
 
 def first_lines(sources: Sources) -> Iterator[str]:
-    """Of files of this machine with JSON lines: some lines at the beginning of each of the first ones."""
+    """Some lines at the beginning of each local JSON file, up to ``HEADS_MAX`` files."""
     for name in sources.json[:HEADS_MAX]:
         if "://" not in name:
             yield from _head(Path(name)).decode(errors="replace").splitlines()
@@ -124,12 +124,12 @@ def _matches(pattern: str) -> list[Path]:
 
 
 def _is_hidden(path: Path) -> bool:
-    """As Spark sees it: what begins with a dot or an underscore is not data."""
+    """As in Spark: names that begin with a dot or an underscore are not data."""
     return any(part.startswith((".", "_")) and "=" not in part for part in path.parts)
 
 
 def _kind(path: Path) -> str:
-    """Empty for a file without lines."""
+    """The format of a file; empty for a file without lines."""
     head = _head(path)
     if head.startswith(_PARQUET_MARK):
         return "parquet"
@@ -148,7 +148,7 @@ def _head(path: Path) -> bytes:
             with gzip.open(path) as unzipped:
                 head = unzipped.read(_HEAD)
     except (gzip.BadGzipFile, zlib.error, EOFError) as error:
-        raise UsageError(f"{path}: cannot be uncompressed: {error}") from None
+        raise UsageError(f"{path}: cannot be decompressed: {error}") from None
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror or error}") from None
     return head

@@ -1,8 +1,8 @@
-"""Tables for people: what became of requests by class, node and window, with times; top pages and clients.
+"""Report tables: outcomes and latency percentiles by class, node and window; top pages and clients.
 
-Times are counted in steps that are 2% apart, so that percentiles of parts of a log can be put together; they are exact
-to 1% of their value.
-Neighbours: ``line_scan`` counts; ``flash_crowds`` and ``capacity_needs`` are made of these on the driver.
+Latencies are counted in a histogram with buckets 2% apart, so that percentiles of parts of a log can be merged. They
+are exact to 1% of their value.
+Neighbours: ``line_scan`` counts; ``flash_crowds`` and ``capacity_needs`` use these tables on the driver.
 """
 
 from __future__ import annotations
@@ -15,14 +15,15 @@ from pyspark.sql import functions as f
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, GroupedData
+
 PERCENTILES = (0.5, 0.9, 0.99)
-SHORTEST_MS = 0.01  # what took less took no time
+SHORTEST_MS = 0.01  # shorter times count as 0
 STEP = 1.02
 TOP = 20
 
 
 class OutcomeCounts(NamedTuple):
-    """``window_s``, ``node`` and ``name`` are None where it is of all of them."""
+    """Outcomes of requests. ``window_s``, ``node`` and ``name`` are None in totals over all of them."""
 
     window_s: int | None
     node: str | None
@@ -36,8 +37,8 @@ class OutcomeCounts(NamedTuple):
     redirected: int
     forwarded: int
     sent_bytes: int
-    wait_ms: tuple[float, ...] = ()  # of those that ended, at PERCENTILES
-    service_ms: tuple[float, ...] = ()  # of those that were served
+    wait_ms: tuple[float, ...] = ()  # of ended requests, at PERCENTILES
+    service_ms: tuple[float, ...] = ()  # of served requests
 
     @property
     def asked(self) -> int:
@@ -59,13 +60,13 @@ def _by_all_keys(table: DataFrame) -> GroupedData:
 
 
 def step(took_ms: Column) -> Column:
-    """The number of the step that a time is in."""
+    """The histogram bucket of a time."""
     numbered = 1 + f.floor(f.log(took_ms / SHORTEST_MS) / math.log(STEP))
     return f.when(took_ms < SHORTEST_MS, 0).otherwise(numbered).cast("int")
 
 
 def _ms(step: float) -> float:
-    """The middle of a step."""
+    """The middle of a bucket."""
     return round(SHORTEST_MS * STEP ** (step - 0.5), 3) if step >= 1 else 0.0
 
 
@@ -73,7 +74,7 @@ Times = dict[tuple[int | None, str | None, str | None], tuple[tuple[float, ...],
 
 
 def percentiles(counted: DataFrame) -> Times:
-    """Of waiting and of service, for the same keys as the outcomes of ``slot_sums``."""
+    """Percentiles of waits and service times, for the same keys as the outcomes of ``slot_sums``."""
 
     def of(what: int) -> Column:
         return f.percentile(f.when(f.col("what") == what, f.col("step")), list(PERCENTILES), f.col("requests"))
@@ -88,7 +89,7 @@ def percentiles(counted: DataFrame) -> Times:
 
 
 def top(grouped: DataFrame) -> list[Top]:
-    """The first few of both kinds."""
+    """The busiest pages and clients."""
     first = Window.partitionBy("what").orderBy(f.desc("requests"), "name")
     rows = grouped.withColumn("number", f.row_number().over(first)).where(f.col("number") <= TOP).collect()
     rows.sort(key=lambda row: (row["what"] != "page", row["number"]))

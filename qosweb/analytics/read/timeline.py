@@ -1,4 +1,4 @@
-"""Who was in the cluster when, and with what capacity, as the event lines tell. Pure."""
+"""Cluster members and capacity over time, reconstructed from event lines. Pure."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ if TYPE_CHECKING:
     from qosweb.analytics.read.rows import LogEvent
 
 
-CHANGED = 0.1  # of a capacity: less is the noise of measuring it
+CHANGED = 0.1  # of a capacity: smaller changes are measurement noise
 
 
 class ClusterMeans(NamedTuple):
-    """What the cluster has for a while; None for what is not known, or was not asked for."""
+    """Number of nodes and capacity for a period; None if unknown, or not requested."""
 
     nodes: int | None = None
     capacity_bps: int | None = None
@@ -28,7 +28,7 @@ class ClusterMeans(NamedTuple):
 
 
 class Timeline:
-    """Without view events the members are the nodes that wrote lines, all the time."""
+    """Without view events, the members are the nodes that wrote lines, at all times."""
 
     def __init__(self, events: Iterable[LogEvent], nodes: Iterable[str] = ()) -> None:
         self._nodes = frozenset(nodes)
@@ -47,19 +47,19 @@ class Timeline:
                 self.changes.append(event.ts)
 
     def members(self, at_s: float) -> frozenset[str]:
-        """Before the first view they are those of the first."""
+        """The members at a time; before the first view those of the first view."""
         if not self._views:
             return self._nodes
         place = bisect_right(self._views, at_s, key=lambda view: view[0])
         return self._views[max(0, place - 1)][1]
 
     def nodes(self, begin_s: float, end_s: float) -> tuple[int, int]:
-        """The least and the largest number of members from one time to another."""
+        """The smallest and the largest number of members between two times."""
         counts = [len(self.members(at_s)) for at_s in self._moments(begin_s, end_s)]
         return max(1, min(counts)), max(1, max(counts))
 
     def capacity(self, begin_s: float, end_s: float, scope: str = "") -> tuple[int, int] | None:
-        """The least and the largest capacity of the cluster, or of one node; None if a node's is not known."""
+        """The smallest and the largest capacity of the cluster, or of one node; None if that of a node is unknown."""
         found: list[int] = []
         for at_s in self._moments(begin_s, end_s):
             of_nodes = [self._of_node(node, at_s) for node in ([scope] if scope else self.members(at_s))]
@@ -70,9 +70,9 @@ class Timeline:
         return min(found), max(found)
 
     def steps(self, *, nodes: bool, capacity: bool) -> list[tuple[float, ClusterMeans]]:
-        """When the number of members, or the capacity of the cluster, became another one, and which; those asked for.
+        """Times at which the number of members or the capacity changed, with the new values; only those requested.
 
-        The first is of the time before, too. A capacity is another one if it differs by more than ``CHANGED``.
+        The first entry also covers the time before it. A capacity changed if it differs by more than ``CHANGED``.
         """
         found: list[tuple[float, ClusterMeans]] = []
         for at_s in self.changes or [0.0]:
@@ -83,7 +83,7 @@ class Timeline:
         return found
 
     def _of_node(self, node: str, at_s: float) -> int | None:
-        """Before the first word of a node about itself: that word."""
+        """The capacity of a node; before its first report the first reported value."""
         said = self._capacities.get(node)
         if not said:
             return None

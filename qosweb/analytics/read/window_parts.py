@@ -1,8 +1,9 @@
-"""Windows, divided where what held in them changed: sums by slot put together on the driver. Pure.
+"""Groups sums by slot into windows, and divides a window where its policy or situation changed. Pure.
 
-A slot is contended if somebody was denied for lack of capacity, or expired, or gave up, or waited. The sums of a window
-keep the contended slots apart, and each of these is kept for itself, too: what is not used in one is not saved.
-Neighbours: ``slot_sums`` adds up the lines by slot, ``situations`` says what held when, ``verdicts`` judges the parts.
+A slot is contended if a request in it was denied for lack of capacity, expired, was given up by its client, or waited.
+The sums of a window keep the contended slots apart. Each contended slot is also kept by itself, because capacity that
+is unused in one slot is not saved for the next.
+Neighbours: ``slot_sums`` aggregates lines by slot, ``situations`` says what held when, ``verdicts`` judges the parts.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class SlotRow(NamedTuple):
-    """One class in one slot, as ``cells.by_slot`` gives it."""
+    """Sums of one class in one slot, a row of ``slot_sums.by_slot``."""
 
     slot: int
     policy: str
@@ -50,7 +51,7 @@ def slot_rows(rows: Iterable[tuple[Any, ...]]) -> list[SlotRow]:
 
 
 def parts(rows: Iterable[SlotRow], situations: Mapping[str, Situations], limits: AnalysisLimits) -> list[Part]:
-    """What each window shows of each class, as far as the policies are known; a slot in no situation is left out."""
+    """Groups the rows into parts of windows, for known policies; slots in no situation are dropped."""
     rows = list(rows)
     busy = {(row.slot, row.scope) for row in rows if row.held_back + row.waited}
     when = {name: _When(one.spans) for name, one in situations.items()}
@@ -68,7 +69,7 @@ def parts(rows: Iterable[SlotRow], situations: Mapping[str, Situations], limits:
         of_part = found[key]
         slots = {row.slot for row in of_part}
         seconds = when[key.policy].slots(key, limits) * limits.slot_s
-        if len(policies[key.window_s, key.scope]) > 1:  # nobody tells when each was in force, but for the requests
+        if len(policies[key.window_s, key.scope]) > 1:  # only the requests show when each policy was in force
             seconds = min(seconds, (max(slots) - min(slots) + 1) * limits.slot_s)
         moments = _moments([row for row in of_part if (row.slot, key.scope) in busy])
         busy_s = len(moments) * limits.slot_s
@@ -77,7 +78,7 @@ def parts(rows: Iterable[SlotRow], situations: Mapping[str, Situations], limits:
 
 
 class _When:
-    """The situations of one policy by slot; before the first span and after the last they are those of these."""
+    """The situations of one policy by slot."""
 
     def __init__(self, spans: list[SlotSpan]) -> None:
         self._spans = spans
@@ -88,7 +89,7 @@ class _When:
         return self._spans[place].situation if place >= 0 and slot <= self._spans[place].last else MIXED
 
     def slots(self, key: PartKey, limits: AnalysisLimits) -> int:
-        """How many of a window are in the situation; where the log begins or ends within it, as if it went on."""
+        """Number of slots of a window in the situation; where the log begins or ends within it, as if it went on."""
         first = key.window_s // limits.slot_s
         last = first + limits.window_s // limits.slot_s - 1
         outer = self._spans[0], self._spans[-1]

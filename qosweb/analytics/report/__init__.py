@@ -1,1 +1,1 @@
-"""Writes the findings: terminal, JSON, HTML, Parquet."""
+"""Report output: terminal, HTML, JSON and Parquet."""

@@ -1,4 +1,4 @@
-"""Pictures of the findings, as SVG that stands in the page itself."""
+"""Charts of the findings as inline SVG."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ if TYPE_CHECKING:
 COLOURS = ("#2b6f9e", "#d98c2b", "#4f8f4f", "#b4472e", "#7a5ea8", "#8c6d4f", "#c76a9a", "#6f7f8c", "#a3a33c", "#3ca3a3")
 CLASSES_MAX = 10
 POINTS_MAX = 2_000
-HOLE = 1.5  # times the usual distance of two points
+HOLE = 1.5  # a larger distance of two points, in usual distances, is a gap
 
 
 def pictures(findings: Findings) -> list[tuple[str, str]]:
-    """Titles and SVG texts."""
+    """Titles and SVG texts of all charts."""
     by_class = _by_class(findings)
     if not by_class:
         return []
@@ -40,8 +40,8 @@ def pictures(findings: Findings) -> list[tuple[str, str]]:
     )
     return [
         ("Share of the bytes served, by class", _shares(by_class, window_s)),
-        ("Requests: asked for (dashed) and served, by class", requests),
-        ("Capacity: known, and served", _capacity(findings)),
+        ("Requests: demand (dashed) and served, by class", requests),
+        ("Capacity: known and used", _capacity(findings)),
         ("Waiting time, 99th percentile, by class", _lines(waited, window_s, "ms", lambda row: row.wait_ms[-1])),
     ]
 
@@ -58,9 +58,9 @@ def _by_class(findings: Findings) -> dict[str, list[OutcomeCounts]]:
 
 
 def broken(when: Sequence[float], values: Sequence[float], window_s: int) -> tuple[list[float], list[float]]:
-    """With a hole wherever nothing was asked for: a line over it would say what nobody knows.
+    """Inserts a gap where a class had no requests, so that no line is drawn across unknown values.
 
-    Where there are too many windows to draw them all, the usual distance is that of those that are drawn.
+    If there are too many windows to draw all, the usual distance is that of the drawn ones.
     """
     steps = [after - before for before, after in pairwise(when)]
     usual_s = max(float(window_s), median(steps)) if steps else float(window_s)
@@ -90,7 +90,7 @@ def _lines(
     value: Callable[[OutcomeCounts], float],
     dashed: Callable[[OutcomeCounts], float] | None = None,
 ) -> str:
-    """A line for each class, and a dashed one beside it."""
+    """A chart with a line for each class, and optionally a dashed line beside it."""
     figure, axes = _figure(unit)
     for colour, (name, rows) in zip(COLOURS, by_class.items(), strict=False):
         when, marker = [float(row.window_s or 0) for row in rows], "o" if len(rows) < 3 else ""

@@ -1,4 +1,4 @@
-"""The findings as one HTML page that needs nothing else: no script, no font, no picture from elsewhere."""
+"""Renders the findings as one self-contained HTML page: no scripts, fonts or images from elsewhere."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ WINDOWS_MAX = 500
 
 
 def page(findings: Findings, *, refresh_s: int | None = None) -> str:
-    """With ``refresh_s`` a browser reloads the page at that interval: the log still grows."""
+    """Renders the page. With ``refresh_s`` a browser reloads it at that interval, for a growing log."""
     environment = Environment(
         loader=PackageLoader("qosweb.analytics.report"),
         autoescape=True,

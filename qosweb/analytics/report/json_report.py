@@ -1,4 +1,4 @@
-"""Writes the report: ``report.json``, whose schema is in the README of this package, and ``report.html``."""
+"""Writes ``report.json``, whose schema is in the README of this package, and ``report.html``."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ SCHEMA = 1
 
 
 def write_report(findings: Findings, out: Path, *, refresh_s: int | None = None) -> None:
-    """Replaces each file at once: whoever reads it meanwhile gets the old or the new one."""
-    from qosweb.analytics.report.html_report import page  # takes matplotlib and jinja2 along
+    """Writes both files, each atomically: a concurrent reader gets the old or the new one."""
+    from qosweb.analytics.report.html_report import page  # imports matplotlib and jinja2
 
     texts = {
         "report.json": json.dumps(as_json(findings), indent=1) + "\n",
@@ -111,7 +111,7 @@ def windows_of(verdict: Verdict, findings: Findings) -> list[Verdict]:
 
 
 def _windows(verdict: Verdict, findings: Findings) -> dict[str, object]:
-    """How many windows have each outcome, and lines that show violations in some of them."""
+    """The number of windows by outcome, and request ids that show violations in some of them."""
     of_rule = windows_of(verdict, findings)
     counts = {outcome: sum(one.outcome == outcome for one in of_rule) for outcome in (HELD, VIOLATED, NOT_TESTED)}
     rids = [rid for one in of_rule for rid in findings.samples.get(one, ())]

@@ -1,4 +1,4 @@
-"""The findings as DataFrames and Parquet files; and, on request, the lines as Parquet for a second analysis."""
+"""Exports the findings as DataFrames and Parquet; with ``--keep-lines`` also the good log lines."""
 
 from __future__ import annotations
 
@@ -38,17 +38,17 @@ def verdict_frame(spark: SparkSession, findings: Findings) -> DataFrame:
 
 
 def outcome_frame(spark: SparkSession, findings: Findings) -> DataFrame:
-    """What became of requests, by window, node and class."""
+    """Outcomes of requests, by window, node and class."""
     return spark.createDataFrame([tuple(outcome_row(row).values()) for row in findings.table], TABLE)
 
 
-def keep_tables(spark: SparkSession, findings: Findings, out: Path) -> None:
+def export_tables(spark: SparkSession, findings: Findings, out: Path) -> None:
     for name, frame in (("verdicts", verdict_frame), ("table", outcome_frame)):
         frame(spark, findings).coalesce(1).write.mode("overwrite").parquet(str(out / f"{name}.parquet"))
 
 
-def keep_lines(spark: SparkSession, sources: Sources, out: Path) -> None:
-    """Good request lines and event lines, as ``qosweb analyze`` reads them again."""
+def export_lines(spark: SparkSession, sources: Sources, out: Path) -> None:
+    """Exports good request lines and event lines in a form that ``qosweb analyze`` reads."""
     lines = read_lines(spark, sources)
     good = lines.where(lines["cause"].isNull()).select(*(name for name in LINE_SCHEMA.names if name != "bad"))
     good.write.mode("overwrite").parquet(str(out / "lines.parquet"))

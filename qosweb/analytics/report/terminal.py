@@ -1,4 +1,4 @@
-"""The findings in the terminal: a short table, what is wrong, and the outcome in the last line."""
+"""Prints the findings to the terminal: a table of classes, the verdicts, and the outcome in the last line."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ def show(findings: Findings) -> None:
     console = Console(highlight=False, markup=False, width=None if sys.stdout.isatty() else 140)
     console.print(_classes(findings))
     console.print()
-    console.print(_promises(findings))
+    console.print(_guarantees(findings))
     for name in findings.notes:
         print(f"note: {name}")
     for file, cause, count in findings.bad[:ROWS_MAX]:
         print(f"{count} bad lines in {file}: {cause}")
     for crowd in findings.crowds[:ROWS_MAX]:
-        paid = ", ".join(name for name, _, _ in crowd.paid) or "nobody"
+        paid = ", ".join(name for name, _, _ in crowd.paid) or "none"
         print(
             f"flash crowd: {crowd.name}, x{crowd.factor:.1f}, {clock(crowd.begin_s)} to {clock(crowd.end_s)}; "
-            f"paid: {paid}"
+            f"served less: {paid}"
         )
     shown = [verdict for verdict in findings.windows if verdict.outcome == VIOLATED][:5]
     for verdict in shown:
@@ -71,11 +71,11 @@ def _classes(findings: Findings) -> Table:
     return table
 
 
-def _promises(findings: Findings) -> Table:
+def _guarantees(findings: Findings) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("outcome", no_wrap=True)
-    table.add_column("promise", overflow="fold", ratio=2)
-    table.add_column("", overflow="fold", ratio=3)
+    table.add_column("guarantee", overflow="fold", ratio=2)
+    table.add_column("reason", overflow="fold", ratio=3)
     since: dict[str, str] = {}
     for event in sorted(findings.events, key=lambda one: one.ts):
         if event.kind == "policy":

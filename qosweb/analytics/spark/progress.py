@@ -1,6 +1,6 @@
-"""Shows progress on standard error while Spark works: one changing line in a terminal, plain lines elsewhere.
+"""Progress display on standard error: one updated line in a terminal, plain lines elsewhere.
 
-A plain line is written when the next step begins, with the stages that are done so far.
+A plain line is written when the next step begins, with the number of completed stages.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ WIDTH = 100
 
 
 class SparkProgress(NamedTuple):
-    """Stages done since the session was opened, and tasks of the stages that run now."""
+    """Stages completed since the session was opened, and tasks of the running stages."""
 
     stages_done: int = 0
     tasks_done: int = 0
@@ -37,19 +37,19 @@ class SparkProgress(NamedTuple):
         return ", ".join(part for part in (running, self.so_far) if part)
 
 
-class Looks(Protocol):
-    def look(self) -> SparkProgress: ...
+class ProgressSource(Protocol):
+    def read_progress(self) -> SparkProgress: ...
 
 
 class SparkTracker:
-    """Asks Spark's status tracker how far the work is."""
+    """Reads the progress from Spark's status tracker."""
 
     def __init__(self, spark: SparkSession) -> None:
         self._tracker = spark.sparkContext.statusTracker()
-        self._seen: set[int] = set()  # stages that have been running
+        self._seen: set[int] = set()  # stages that have run
         self._jobs: set[int] = set()  # jobs that have ended, whose stages are in _seen
 
-    def look(self) -> SparkProgress:
+    def read_progress(self) -> SparkProgress:
         """Raises what Py4J raises if the session has ended."""
         running = set(self._tracker.getActiveStageIds())
         for job in set(self._tracker.getJobIdsForGroup()) - self._jobs:
@@ -62,13 +62,13 @@ class SparkTracker:
         return SparkProgress(len(self._seen - running), done, sum(info.numTasks for info in infos))
 
     def _has_run(self, stage: int) -> bool:
-        """False for a stage that was skipped because its result was there already."""
+        """False for a stage that was skipped because its result existed already."""
         info = self._tracker.getStageInfo(stage)
         return info is not None and info.numCompletedTasks > 0
 
 
 class ProgressDisplay:
-    """A context manager; ``say`` names the step, ``watch`` adds what Spark does to it."""
+    """Context manager; ``show_step`` names the current step, ``watch`` adds Spark's progress to it."""
 
     def __init__(self, *, quiet: bool, to: TextIO | None = None) -> None:
         self._to = to or sys.stderr
@@ -76,7 +76,7 @@ class ProgressDisplay:
         self._lively = not quiet and self._to.isatty()
         self._step = ""
         self._begun_s = time.monotonic()
-        self._tracker: Looks | None = None
+        self._tracker: ProgressSource | None = None
         self._looking = threading.Lock()
         self._over = threading.Event()
         self._writing = threading.Lock()
@@ -93,7 +93,7 @@ class ProgressDisplay:
             self._thread.join()
             self._clear()
 
-    def say(self, step: str) -> None:
+    def show_step(self, step: str) -> None:
         self._step = step
         if not self._quiet and not self._lively:
             so_far = self._work().so_far
@@ -103,13 +103,13 @@ class ProgressDisplay:
 
     @contextmanager
     def silence(self) -> Iterator[None]:
-        """Removes the line while something else is written to the terminal."""
+        """Clears the line while something else is written to the terminal."""
         with self._writing:
             if self._lively:
                 self._clear()
             yield
 
-    def watch(self, tracker: Looks | None) -> None:
+    def watch(self, tracker: ProgressSource | None) -> None:
         """Call with None before the session ends; after that the tracker is no longer used."""
         with self._looking:
             self._tracker = tracker
@@ -127,9 +127,9 @@ class ProgressDisplay:
         self._to.flush()
 
     def _work(self) -> SparkProgress:
-        """Nothing if there is no session, or no longer one."""
+        """Spark's progress; empty if there is no session."""
         with self._looking:
             try:
-                return self._tracker.look() if self._tracker else SparkProgress()
+                return self._tracker.read_progress() if self._tracker else SparkProgress()
             except Exception:
                 return SparkProgress()

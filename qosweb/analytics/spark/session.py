@@ -31,7 +31,7 @@ _HOST = re.compile(r"(?:spark|k8s)://(?:https?://)?(?:\[([0-9A-Fa-f:.]+)\]|([^/:
 def spark_session(
     app_name: str, master: str = "local[*]", *, conf: Mapping[str, str] | None = None
 ) -> Iterator["SparkSession"]:
-    """A new session, stopped at the end of the with block; ``conf`` adds to its settings or overrides them."""
+    """Opens a new session and stops it at the end of the with block; ``conf`` adds or overrides settings."""
     try:
         from pyspark.sql import SparkSession
     except ModuleNotFoundError as error:
@@ -46,7 +46,7 @@ def spark_session(
         try:
             session = SparkSession.builder.appName(app_name).master(master).config(map=settings).getOrCreate()
         except Exception as error:  # Py4J and PySpark raise several kinds
-            raise AnalyticsUnavailableError(f"no Spark session on {master}: {in_short(error)}") from None
+            raise AnalyticsUnavailableError(f"cannot start Spark on {master}: {short_message(error)}") from None
     try:
         yield session
     finally:
@@ -54,7 +54,7 @@ def spark_session(
             session.stop()
 
 
-def in_short(error: Exception) -> str:
+def short_message(error: Exception) -> str:
     """The root cause in a Java stack trace, or the first lines of another error."""
     try:
         text = str(error)
@@ -120,5 +120,7 @@ def address_for(master: str, towards: Callable[[str], str] = address_towards) ->
     try:
         own = towards(host)
     except OSError as error:
-        raise AnalyticsUnavailableError(f"no Spark session on {master}: no way to {host} ({error.strerror})") from None
+        raise AnalyticsUnavailableError(
+            f"cannot start Spark on {master}: no route to {host} ({error.strerror})"
+        ) from None
     return f"[{own}]" if ":" in own else own

@@ -1,1 +1,1 @@
-"""How the capacity of the cluster is divided among the classes, and whether a specification can be kept at all."""
+"""Divides the capacity among the classes (max-min fairness), and checks whether all bounds can be met together."""

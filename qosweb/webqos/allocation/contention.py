@@ -1,11 +1,11 @@
-"""Phase 1 of an allocation: all rules of a problem bind. Pure, exact.
+"""Phase 1 of an allocation, contention: max-min fair shares under all rules of a problem. Pure, exact.
 
-Where bounds are nested and nothing else binds, by water levels (``nested``). Else with few rules at first: the shares
-are found under the own bounds of classes alone, the rules that these shares break are added, and so on until none is
-broken. Shares that are max-min under some of the rules and keep all of them are max-min under all of them. While only
-ceilings bind, progressive filling finds the shares (``packing``), else a linear program over the classes that the
-binding rules name (``level_search``); and where the capacity is less than what floors ask for together, one over all
-classes and rules (``general``).
+Where bounds are nested and nothing else binds, water levels find the shares (``nested``). Otherwise rules are added
+lazily: the shares are computed under the bounds of single classes, the rules that these shares break are added, and so
+on until none is broken. Shares that are max-min under some of the rules and satisfy all rules are max-min under all
+rules. While only ceilings bind, progressive filling finds the shares (``packing``), else a linear program over the
+classes that the binding rules name (``level_search``). Where the capacity is less than the sum of the floors, a linear
+program over all classes and rules does (``general``).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 class ContentionPhase:
-    """All rules of a problem, hard or not."""
+    """Divides the capacity under all rules of a problem, hard or not."""
 
     def __init__(self, problem: Problem, levels: Sequence[int]) -> None:
         self._levels = levels
@@ -55,7 +55,7 @@ class ContentionPhase:
         return shares if shares is not None else self._by_need(demand)
 
     def _by_need(self, demand: list[int]) -> list[int]:
-        """With everything. Relations are imposed and released as the specification says."""
+        """Shares under all rules. Relations are imposed and released as the specification says."""
         state = self._relations.at_first
         binding: tuple[list[Group], list[Group]] = [], []
         while True:
@@ -66,7 +66,7 @@ class ContentionPhase:
             state = after
 
     def _exact(self, demand: list[int], state: State, floors: list[Group], ceilings: list[Group]) -> Exact:
-        """The exact shares with these relations; adds to the ``floors`` and ``ceilings`` of groups that may bind."""
+        """The exact shares with these relations; extends ``floors`` and ``ceilings`` by groups that may bind."""
         low, high = self._own_bounds(demand)
         while True:
             exact = None

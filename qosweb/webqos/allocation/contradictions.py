@@ -1,14 +1,14 @@
-"""Finds a smallest set of constraints that contradict each other, by linear programs in floating point (scipy).
+"""Finds a smallest set of contradicting constraints (minimum unsatisfiable subset), by linear programs with scipy.
 
-What HiGHS says is proved in whole numbers, by a solution or by a Farkas certificate; where neither is found in what it
-returned, exact arithmetic decides. So bounds that add up to exactly the capacity agree, and those that exceed it by one
+Results of HiGHS are verified in integer arithmetic, by a solution or by a Farkas certificate. Where its output contains
+neither, exact arithmetic decides. So bounds that add up to exactly the capacity agree, and bounds that exceed it by one
 part in a million do not.
 
 The smallest contradicting set is found by implicit hitting sets (Ignatiev et al., "Smallest MUS extraction with minimal
 hitting set dualization", CP 2015): every set of constraints whose removal makes the rest agree must be hit by every
-contradiction, so a smallest set that hits those known so far is a contradiction, and then a smallest one, or shows
-another set to hit. The number of rounds is bounded; when it is reached, the answer is a set from which no constraint
-can be taken away, which need not be the smallest there is.
+contradiction. So a smallest set that hits all such sets known so far either is a contradiction, and then a smallest
+one, or reveals another set to hit. The number of rounds is bounded; when the bound is reached, the result is a set from
+which no constraint can be removed, which need not be the smallest.
 
 Importing scipy takes half a second and 40 MB: ``feasibility`` imports this module only when it needs it.
 """
@@ -29,12 +29,12 @@ if TYPE_CHECKING:
 
 ROUNDS_MAX = 60
 DENOMINATORS = (1, 1_000, 1_000_000)
-EXCESS_MIN = 1e-4  # parts per million; HiGHS itself is content with 1e-7
+EXCESS_MIN = 1e-4  # parts per million; the tolerance of HiGHS is 1e-7
 MULTIPLIER_MIN = 1e-9
 
 
 def smallest_contradiction(rows: Iterable[Inequality], classes: int) -> tuple[int, ...] | None:
-    """None if all rows can be kept together; else a smallest set of constraints that cannot, in rising order."""
+    """A smallest set of constraints that cannot be met together, in rising order; None if all rows can be met."""
     search = _Search(rows, classes)
     everything = sorted(search.by_constraint)
     if search.agree(everything):
@@ -57,7 +57,7 @@ class _Search:
         return self.culprits(constraints) is None
 
     def culprits(self, constraints: Iterable[int]) -> set[int] | None:
-        """None if these constraints agree; else those of them that some proof of the contrary uses."""
+        """None if these constraints agree; else those that a proof of the contradiction uses."""
         rows = self.rows(constraints)
         relaxed = _relax(rows, frozenset(), self.classes)
         if relaxed is not None:
@@ -74,7 +74,7 @@ class _Search:
         return None if solvable(rows) else _constraints(rows)
 
     def irreducible(self, constraints: Sequence[int]) -> list[int]:
-        """Constraints that contradict each other, while without any one of them the others do not."""
+        """A contradicting subset that no longer contradicts without any one of its constraints."""
         found = self.culprits(constraints)
         assert found is not None, "asked of constraints that agree"
         kept: list[int] = []
@@ -89,7 +89,7 @@ class _Search:
         return kept
 
     def smallest(self, known: list[int]) -> list[int]:
-        """A contradiction of as few constraints as there can be; ``known`` is one, and the answer if rounds run out."""
+        """A contradiction of the fewest constraints; ``known`` is one, and the result if the rounds run out."""
         to_hit: list[list[int]] = []
         kept: list[int] = []
         for _ in range(ROUNDS_MAX):
@@ -97,7 +97,8 @@ class _Search:
             if not found:
                 return known
             to_hit.append(found)
-            # As long as all that was found agrees, the next find has nothing in common with it: the best of clues.
+            # As long as the sets found so far agree, the next set is disjoint from them, which gives the strongest
+            # bound.
             kept = sorted({*kept, *found})
             if self.agree(kept):
                 continue
@@ -109,7 +110,7 @@ class _Search:
         return known
 
     def correction(self, kept: Iterable[int]) -> list[int]:
-        """Constraints without which all others agree with ``kept``; none if they differ by too little to see."""
+        """Constraints without which all others agree with ``kept``; none if the conflict is too small to see."""
         rows = self.rows(sorted(self.by_constraint))
         firm = frozenset((ALWAYS, *kept))
         relaxed = _relax(rows, firm, self.classes)
@@ -121,7 +122,7 @@ class _Search:
 
 
 def _relax(rows: Sequence[Inequality], firm: frozenset[int], classes: int) -> tuple[list[float], list[float]] | None:
-    """Shares that break the rows by as little as possible in sum, those of ``firm`` not at all, and the multipliers."""
+    """Shares that break the rows as little as possible in sum, those of ``firm`` not at all, and the multipliers."""
     loose = [r for r, row in enumerate(rows) if row.constraint not in firm]
     entries = [(float(factor), r, one) for r, row in enumerate(rows) for one, factor in row.terms]
     entries += [(-1.0, r, classes + c) for c, r in enumerate(loose)]
@@ -140,7 +141,7 @@ def _relax(rows: Sequence[Inequality], firm: frozenset[int], classes: int) -> tu
 
 
 def _hit(sets: Sequence[Sequence[int]]) -> list[int]:
-    """As few elements as possible with one of every set."""
+    """A minimum hitting set: the fewest elements with one of every set."""
     elements = sorted({element for one in sets for element in one})
     column = {element: c for c, element in enumerate(elements)}
     pairs = [(s, column[element]) for s, one in enumerate(sets) for element in one]

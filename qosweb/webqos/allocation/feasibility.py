@@ -1,8 +1,8 @@
-"""Whether the bounds of a specification can be kept together, and if not, which few of them contradict each other.
+"""Feasibility check: can all bounds of a specification be met together, and if not, which few contradict?
 
-A linear program over the shares: floors, ceilings, relations, equal shares, all within the capacity. The answer is
-exact. Where water levels (``nested``) find shares that keep all bounds, these agree; of a small specification exact
-arithmetic decides it. Otherwise, and to name a contradiction, scipy is loaded (``contradictions``).
+A linear program over the shares: floors, ceilings, relations, equal shares, all within the capacity. The result is
+exact. Where water levels (``nested``) find shares that meet all bounds, the bounds agree. For a small specification
+exact arithmetic decides. Otherwise, and to name a contradiction, scipy is loaded (``contradictions``).
 
 Not for the path of a request: a call takes milliseconds.
 """
@@ -24,9 +24,9 @@ EXACT_ROWS_MAX = 60  # with more, floating point is faster
 
 
 def contradiction(problem: Problem, capacity: int = PPM) -> tuple[int, ...] | None:
-    """None if all bounds can be kept together; else a smallest set of constraints that cannot, in rising order.
+    """A smallest set of constraints that cannot be met together, in rising order; None if all bounds can be met.
 
-    ``capacity``: what all shares together may be, where bounds are in another unit than parts per million.
+    ``capacity``: the limit of the sum of all shares, where bounds are in another unit than parts per million.
     """
     rows = rows_of(problem, capacity)
     if capacity == PPM and len(rows) <= NESTED_ROWS_MAX:

@@ -1,7 +1,7 @@
-"""Lexicographic max-min over any rules, by exact linear programs: for what no quicker method knows. Pure.
+"""Lexicographic max-min shares under arbitrary rules, by exact linear programs: the general, slow method. Pure.
 
-The steps are those of the specification in ``shares``: what was released keeps its demand, then the floors are met as
-far as they can be, then the classes are raised together, level by level.
+The steps are those of the specification in ``shares``: released sets keep their demand, then the floors are met as far
+as possible, then the classes are raised together, level by level.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ class Relation:
 
 
 class Filled(NamedTuple):
-    """Exact shares, where the capacity was exhausted, and whether that kept floors from being met.
+    """Exact shares, where the capacity was exhausted, and whether that prevented floors from being met.
 
-    ``level``: the level of priority that was being raised, and how high; None if there was enough for all.
+    ``level``: the level of priority that was being raised, and its height; None if the capacity sufficed for all.
     """
 
     exact: Exact
@@ -59,7 +59,7 @@ def fill(
 ) -> Filled:
     """The exact shares: floors first (``full``: sets that keep all their demand, before any floor), then max-min.
 
-    The last class counts ``many`` times against the capacity: it stands for so many classes.
+    The last class counts ``many`` times against the capacity: it stands for that number of classes.
     """
     filling = _Filling(capacity, demand, floors, ceilings, relations, full, many)
     for level in sorted({levels[one] for one in filling.present}):
@@ -68,7 +68,7 @@ def fill(
 
 
 class _Filling:
-    """One division: the program, and who has risen how far."""
+    """The state of one division: the linear program, and how far each class has risen."""
 
     def __init__(
         self,
@@ -124,7 +124,7 @@ class _Filling:
             self._level = level, height
 
     def lift(self, level: int, rising: list[int]) -> None:
-        """Raise the classes of a level of priority together; who can get no further stops, until all have."""
+        """Raises the classes of a level of priority together; a class that cannot rise further stops."""
         program, zero = self._program, self._program.zero
         height = Fraction(0)
         while True:
@@ -148,7 +148,7 @@ class _Filling:
 
 
 def _meet(program: Program, needs: list[tuple[int, int, int]]) -> bool:
-    """Meet the same fraction of every floor; those that can get no further stop, the others go on up to the whole.
+    """Meets the same fraction of every floor; floors that cannot rise stop, the others continue up to their full value.
 
     Returns whether all were met.
     """

@@ -1,4 +1,4 @@
-"""Bounds on groups of classes, as the methods of allocation use them. Pure."""
+"""Bounds on groups of classes: the common representation of the allocation methods. Pure."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ Group = tuple[tuple[int, ...], int]  # classes, and the bound on the sum of thei
 
 
 class Exact(NamedTuple):
-    """Exact amounts for all classes, in parts of a common denominator."""
+    """Exact amounts of all classes, as numerators over a common denominator."""
 
     amounts: Sequence[int]
     scale: int
 
 
 def lower_bounds(bounds: Iterable[ShareBound]) -> list[Group]:
-    """One bound for each set of classes, the one that binds, and none for the empty set."""
+    """The strictest lower bound for each set of classes; none for the empty set."""
     found: dict[tuple[int, ...], int] = {}
     for bound in bounds:
         if bound.classes:
@@ -29,7 +29,7 @@ def lower_bounds(bounds: Iterable[ShareBound]) -> list[Group]:
 
 
 def upper_bounds(bounds: Iterable[ShareBound]) -> list[Group]:
-    """The same for bounds from above."""
+    """The strictest upper bound for each set of classes."""
     found: dict[tuple[int, ...], int] = {}
     for bound in bounds:
         if bound.classes:
@@ -38,7 +38,7 @@ def upper_bounds(bounds: Iterable[ShareBound]) -> list[Group]:
 
 
 def exceeded(ceilings: Iterable[Group], shares: Sequence[int]) -> bool:
-    """Is one of these ceilings exceeded?"""
+    """True if one of these ceilings is exceeded."""
     for group, ppm in ceilings:  # noqa: SIM110, half as fast with any()
         if sum([shares[one] for one in group]) > ppm:
             return True

@@ -1,7 +1,7 @@
-"""The bounds of a problem as linear inequalities over the shares, for the question whether they agree. Pure.
+"""The bounds of a problem as linear inequalities over the shares, for the feasibility check. Pure.
 
-A row reads ``sum(coefficient * share) <= limit`` in whole numbers; every row belongs to a constraint of the
-specification, or to none: the capacity and equal shares hold whatever is written.
+A row reads ``sum(coefficient * share) <= limit`` in integers. Every row belongs to a constraint of the specification,
+or to none: the capacity and equal shares always hold.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Inequality:
 
 
 def rows_of(problem: Problem, capacity: int = PPM) -> list[Inequality]:
-    """All that binds the shares, but for demand and priority, which bind nobody against his will."""
+    """All inequalities of a problem; demand and priority are left out, because they cannot contradict."""
     rows = [Inequality(tuple((one, 1) for one in range(problem.classes)), capacity, ALWAYS)]
     rows += [_row([(b.classes, -1)], -b.ppm, b.constraint) for b in problem.floors]
     rows += [_row([(b.classes, 1)], b.ppm, b.constraint) for b in problem.ceilings]
@@ -49,12 +49,12 @@ def rows_of(problem: Problem, capacity: int = PPM) -> list[Inequality]:
 
 
 def satisfied(rows: Iterable[Inequality], shares: Sequence[Fraction | int]) -> bool:
-    """Do these shares satisfy all rows, exactly?"""
+    """True if these shares satisfy all rows, exactly."""
     return all(sum(factor * shares[one] for one, factor in row.terms) <= row.limit for row in rows)
 
 
 def refuted(rows: Sequence[Inequality], multipliers: Sequence[Fraction | int]) -> bool:
-    """Do these multipliers prove that no shares satisfy all rows (Farkas): 0 <= (sum of rows) <= something negative?"""
+    """True if these multipliers prove (Farkas) that no shares satisfy all rows: 0 <= (sum of rows) < 0."""
     if any(multiplier < 0 for multiplier in multipliers):
         return False
     total: dict[int, Fraction | int] = {}
@@ -68,13 +68,13 @@ def refuted(rows: Sequence[Inequality], multipliers: Sequence[Fraction | int]) -
 
 
 def solvable(rows: Sequence[Inequality]) -> bool:
-    """Is there a solution? By exact arithmetic: right in every case, and slow for hundreds of classes."""
+    """True if there is a solution. Exact arithmetic: always right, but slow for hundreds of classes."""
     if any(not row.terms and row.limit < 0 for row in rows):
         return False
     named = sorted({one for row in rows for one, _ in row.terms})
     column = {one: c for c, one in enumerate(named)}
     table = [{column[one]: factor for one, factor in row.terms} for row in rows]
-    # Rows with a negative limit are demanded in the same part of each; the last row lets that part be at most all.
+    # Rows with a negative limit are met by the same fraction; the last row limits that fraction to 1.
     program = Program(len(named), [*table, {}], [*(max(row.limit, 0) for row in rows), 1])
     demanded = [(len(named) + r, -row.limit) for r, row in enumerate(rows) if row.limit < 0]
     return program.raise_together([(len(named) + len(rows), 1), *demanded]) == 1

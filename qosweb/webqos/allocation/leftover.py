@@ -1,4 +1,4 @@
-"""Phase 2 of an allocation: capacity that contention leaves, bound by hard ceilings alone. Pure."""
+"""Phase 2 of an allocation: divides capacity that contention leaves unused, bound by hard ceilings alone. Pure."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Leftover:
-    """The hard ceilings of a problem."""
+    """Divides unused capacity under the hard ceilings of a problem."""
 
     def __init__(self, problem: Problem, levels: Sequence[int]) -> None:
         self._levels = levels
@@ -31,7 +31,7 @@ class Leftover:
         return not exceeded(self._ceilings, shares)
 
     def divide(self, demand: Sequence[int], held: Sequence[int]) -> list[int]:
-        """What is held, and on top of it an even part of what is left."""
+        """The shares in ``held`` plus an even part of the remaining capacity."""
         shares = self._nested.fill(demand, held)
         if shares is not None and not exceeded(self._nested.others[1], shares):
             return shares

@@ -1,13 +1,13 @@
-"""Max-min shares when few rules bind: a linear program over the classes they name, beside all others. Pure, exact.
+"""Max-min shares when few rules bind: a linear program over the classes that they name, one column for the rest. Pure.
 
-A class that no binding rule names is *free*: at water level t it has t, within its own two bounds. So is one that only
-ceilings bind: where it stops follows from demands and ceilings alone (``packing``), whatever the level. What all free
-classes have together is a function F(t) that is linear between *marks*, the levels at which one of them starts or stops
-to rise. Between two marks, the R classes that rise there act like one class that counts R times against the capacity.
-So the linear program needs columns for the other classes and one more for all free ones, whatever their number. It also
-says at which level the capacity is exhausted. If that is not between the two marks, the true level is on that side of
-them: F and the linear function that replaces it agree at the marks, and what the other classes need never falls as the
-level rises.
+The result is exact. A class that no binding rule names is *free*: at water level t it has t, within its own two bounds.
+A class that only ceilings bind is free, too: where it stops follows from demands and ceilings alone (``packing``),
+whatever the level. The sum over all free classes is a function F(t) that is linear between *marks*, the levels at which
+a free class starts or stops to rise. Between two marks, the R classes that rise there act like one class that counts R
+times against the capacity. So the linear program needs columns for the other classes and one more for all free ones,
+whatever their number. Its solution also gives the level at which the capacity is exhausted. If that level is not
+between the two marks, the true level is on that side of them: F and the linear function that replaces it agree at the
+marks, and the need of the other classes never falls as the level rises.
 
 Priority is height: the classes of each next level of priority stand one whole capacity higher.
 """
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from qosweb.webqos.allocation.general import Filled
     from qosweb.webqos.allocation.groups import Group
 
-GUESSES_MAX = 6  # after these, the search halves what is left
+GUESSES_MAX = 6  # after these, the search bisects
 
 
 class Rules(NamedTuple):
@@ -58,7 +58,7 @@ class Rules(NamedTuple):
         return found
 
     def over(self, bound: set[int], scale: int) -> Rules:
-        """The rules for these classes, in parts of a scale."""
+        """The rules for these classes, in parts of ``scale``."""
         floors, ceilings = (
             [(group, ppm * scale) for group, ppm in bounds if group[0] in bound]
             for bounds in (self.floors, self.ceilings)
@@ -69,7 +69,7 @@ class Rules(NamedTuple):
 def fill_beside(
     capacity: int, demand: Sequence[int], levels: Sequence[int], low: Sequence[int], high: Sequence[int], rules: Rules
 ) -> Exact | None:
-    """The exact shares; None if the capacity is less than what floors ask for together.
+    """The exact shares; None if the capacity is less than the sum of the floors.
 
     ``low`` and ``high`` are the own bounds of all classes; the sum of ``low`` is at most the capacity.
     """
@@ -90,7 +90,7 @@ def fill_beside(
 
 
 class _LevelSearch:
-    """For the level at which the capacity is exhausted; ``demand`` is that of the classes that are not free.
+    """Searches the level at which the capacity is exhausted; ``demand`` is that of the classes that are not free.
 
     All amounts but the capacity are in parts of a scale.
     """
@@ -115,7 +115,7 @@ class _LevelSearch:
         self._low = low
         self._high = high
         self._rules = rules
-        # For each mark: what the free classes have there, and how many of them rise from there on.
+        # For each mark: the sum of the free classes there, and how many of them rise from there on.
         self._marks: list[int] = []
         self._held: list[int] = []
         self._rising: list[int] = []
@@ -161,14 +161,14 @@ class _LevelSearch:
         return self._all(*below) if below is not None else None
 
     def _guess(self) -> int:
-        """The level if no rule but own bounds bound anybody."""
+        """The level if only the classes' own bounds applied."""
         level, missing, rising = surface(self._low, self._high, self._offsets, self._capacity)
         return level + missing // rising if rising else level
 
     def _fill(self, at: int) -> Filled | None:
         """The shares of bound classes if the level is at this mark or between it and the next.
 
-        The last class stands for all free ones. None if there is too little capacity for floors at that level.
+        The last class stands for all free ones. None if the capacity does not suffice for the floors at that level.
         """
         priority, height = divmod(self._marks[at], self._priority)
         rising = self._rising[at]
@@ -180,11 +180,11 @@ class _LevelSearch:
         return None if filled.is_short else filled
 
     def _level(self, filled: Filled) -> Fraction | None:
-        """The level at which the capacity is exhausted, if it is."""
+        """The level at which the capacity is exhausted; None if it is not."""
         return None if filled.level is None else self._priority * filled.level[0] + filled.level[1]
 
     def _all(self, at: int, filled: Filled) -> Exact:
-        """What all classes have."""
+        """The shares of all classes."""
         amounts, scale = filled.exact
         level = self._level(filled) if self._rising[at] else Fraction(self._marks[at])
         assert level is not None, "only the capacity stops those that rise"

@@ -1,14 +1,14 @@
-"""Max-min shares where bounds are nested: by water levels, in whole numbers, in microseconds. Pure.
+"""Max-min shares under nested bounds: water filling in integers, in microseconds. Pure.
 
 Pour water into all classes at once. A class at water level t holds t, but not less than its lower and not more than
-its upper bound; a group holds what its members hold, again within its own two bounds. That is a function of t which
-never falls, so there is a level at which the whole holds what is to be divided. A group that its own bound has stopped
-has a level of its own inside, found in the same way. Priority is height: the classes of each next level of priority
-stand one whole capacity higher, so the water reaches them when all before them are full.
+its upper bound. A group holds what its members hold, again within its own two bounds. The total is a function of t that
+never falls, so there is a level at which the total equals the capacity. A group that its own bound has stopped has its
+own level inside, found in the same way. Priority is height: the classes of each next level of priority stand one whole
+capacity higher, so the water reaches them when all classes before them are full.
 
-Between levels the amounts are fractions. The amount of a group is a whole number before its members divide it; each
-member gets its exact part rounded down, and what that leaves goes, one each, to those with the largest fraction, then
-to the lower number. So everything, every class and every group, is its exact value rounded up or down, and no bound is
+Between levels the amounts are fractions. The amount of a group is an integer before its members divide it. Each member
+gets its exact part rounded down; the remaining units go, one each, to the members with the largest fraction, then to
+the lower number. So the amount of every class and every group is its exact value rounded up or down, and no bound is
 broken.
 """
 
@@ -27,11 +27,11 @@ if TYPE_CHECKING:
 
 
 class Nested:
-    """Bounds that are nested, ready to be filled.
+    """Nested bounds, ready to be filled.
 
-    Of bounds that are not, a nested part is taken; ``others`` are those left out, floors and ceilings. Classes and
+    Of bounds that are not nested, a nested part is taken; ``others`` are the remaining floors and ceilings. Classes and
     groups are numbered together: first the classes, then the groups, each after all that it contains, the last being
-    the whole.
+    the group of all classes.
     """
 
     def __init__(
@@ -65,10 +65,10 @@ class Nested:
     def fill(self, demand: Sequence[int], held: Sequence[int] = ()) -> list[int] | None:
         """The shares; None if the floors cannot all be met.
 
-        What is ``held`` is kept: all start to fill from there at one time, instead of those who have least.
+        The amounts in ``held`` are kept: all classes start to rise from there at the same time, not the smallest first.
         """
         classes = self._classes
-        # Written out: min() takes several times as long.
+        # Inlined: min() takes several times as long.
         high = [ask if ask < most else most for ask, most in zip(demand, self._ceiling, strict=False)]  # noqa: FURB136
         low = [least if least < most else most for least, most in zip(held or self._floor, high, strict=False)]  # noqa: FURB136
         offsets = [*map(sub, self._offsets, held)] if held else self._offsets
@@ -83,7 +83,7 @@ class Nested:
 
 
 def _nested_part(groups: Iterable[tuple[int, ...]]) -> list[tuple[int, ...]]:
-    """Those that contain each other or have nothing in common, contained before containing."""
+    """Groups that contain each other or are disjoint, inner groups before outer ones."""
     taken: dict[tuple[int, ...], frozenset[int]] = {}
     for group in groups:
         members = frozenset(group)

@@ -1,12 +1,11 @@
 """Max-min shares under ceilings that overlap in any way: progressive filling, exact. Pure.
 
 All classes rise together from their lower bounds. The first ceiling that is reached stops all its classes; the others
-go on. The level at which a ceiling is reached follows from its own classes alone, as long as no other ceiling has
-stopped one of them; after that it can only be higher. So a level that was computed once is a lower limit, and is
-computed again only when it is the least of all.
+continue. The level at which a ceiling is reached follows from its own classes alone, as long as no other ceiling has
+stopped one of them; after that it can only be higher. So a computed level is a lower limit, and is computed again only
+when it is the least of all.
 
-Amounts are whole numbers over a common denominator, which grows when a level needs it: several times as fast as
-fractions.
+Amounts are integers over a common denominator, which grows when a level needs it: several times as fast as fractions.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ def fill_under(
 ) -> Exact | None:
     """The exact shares between ``low`` and ``high``; None if the lower bounds alone exceed a ceiling.
 
-    A class with an offset starts to rise when the level has reached it.
+    A class with an offset starts to rise when the level has reached the offset.
     """
     if any(sum([low[one] for one in group]) > ppm for group, ppm in ceilings):
         return None
@@ -51,10 +50,10 @@ class _PackingFill:
             for one in group:
                 self._over.setdefault(one, []).append(c)
         self._scale = 1
-        self._stopped: dict[int, int] = {}  # what each stopped class has, in parts of the scale
+        self._stopped: dict[int, int] = {}  # share of each stopped class, in parts of the scale
 
     def fill(self) -> None:
-        """Stop the classes of each ceiling where it is reached, the lowest first."""
+        """Stops the classes of each ceiling where it is reached, the lowest first."""
         levels = [(level, c) for c in range(len(self._ceilings)) if (level := self._level(c)) is not None]
         heapify(levels)
         stale = [False] * len(self._ceilings)
@@ -71,7 +70,7 @@ class _PackingFill:
                     stale[other] = True
 
     def _level(self, c: int) -> Fraction | None:
-        """The level at which a ceiling is reached; None if it never is."""
+        """The level at which a ceiling is reached; None if it is never reached."""
         low, high, offsets, stopped = self._low, self._high, self._offsets, self._stopped
         group, ppm = self._ceilings[c]
         room = 0
@@ -100,7 +99,7 @@ class _PackingFill:
         return None
 
     def _stop(self, group: tuple[int, ...], at: Fraction) -> list[int]:
-        """Stop these classes at a level; returns those that rose up to now."""
+        """Stops these classes at a level; returns those that rose until now."""
         more = at.denominator // gcd(at.denominator, self._scale)
         if more > 1:
             self._scale *= more

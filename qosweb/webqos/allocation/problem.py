@@ -1,7 +1,7 @@
-"""What shares have to satisfy: bounds, relations and an order over the classes of a specification. Pure, integers only.
+"""Allocation problem: bounds, relations and priorities over the classes of a specification. Pure, integers only.
 
-Every share is in parts per million of the capacity. Classes are numbers from 0. A problem says nothing about demand:
-``shares`` divides the capacity for one demand, ``feasibility`` says whether the bounds can be kept together at all.
+Every share is in parts per million of the capacity. Classes are numbers from 0. A problem does not contain the demand:
+``shares`` divides the capacity for one demand, ``feasibility`` checks whether the bounds can be met together at all.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Ratio:
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """All that binds the shares of ``classes`` classes at one time."""
+    """All rules for the shares of ``classes`` classes at one time."""
 
     classes: int
     floors: tuple[ShareBound, ...]
@@ -71,7 +71,7 @@ class Problem:
                 raise ValueError(f"{group} names a class that is not below {self.classes}")
 
     def ancestors(self) -> list[frozenset[int]]:
-        """For every class those that come before it, directly or not; raises ValueError if there is a cycle."""
+        """For every class the classes that come before it, directly or not; raises ValueError if there is a cycle."""
         later: list[list[int]] = [[] for _ in range(self.classes)]
         waiting = [0] * self.classes
         for first, then in self.before:
@@ -79,7 +79,7 @@ class Problem:
             waiting[then] += 1
         found: list[set[int]] = [set() for _ in range(self.classes)]
         ready = [one for one in range(self.classes) if not waiting[one]]
-        for one in ready:  # grows while it is walked
+        for one in ready:  # grows during the iteration
             for then in later[one]:
                 found[then] |= {one, *found[one]}
                 waiting[then] -= 1
@@ -92,13 +92,13 @@ class Problem:
     def levels(self, full: frozenset[int] = frozenset()) -> tuple[int, ...]:
         """The rank of every class, without gaps: 0 is filled first.
 
-        The classes in ``full`` have all they ask for: they rank first, to keep it, and hold nobody back. Of the others,
-        a class ranks one below the lowest of those that come before it. Those that take the rest rank below all others,
-        among themselves by the same rule.
+        The classes in ``full`` have their whole demand: they rank first, to keep it, and hold no class back. Of the
+        others, a class ranks one below the lowest of those that come before it. Classes that take the rest rank below
+        all others, among themselves by the same rule.
         """
         above = [group - full for group in self.ancestors()]
         level = [0] * self.classes
-        for one in sorted(range(self.classes), key=lambda one: len(above[one])):  # who has more above him comes later
+        for one in sorted(range(self.classes), key=lambda one: len(above[one])):  # fewest ancestors first
             level[one] = -1 if one in full else max((level[first] + 1 for first in above[one]), default=0)
         below = 1 + max(level, default=0)
         for one in self.rest:

@@ -1,4 +1,4 @@
-"""Shares bound to each other: which relations there are, and which of them bind at the moment. Pure.
+"""Relations between shares: decides which relations are imposed and which are released. Pure.
 
 The rule of release is in the specification, in ``shares``.
 """
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class State(NamedTuple):
-    """The relations in force, those of them that were imposed, those that were released, and what keeps its demand."""
+    """Relations in force, those that were imposed, those that were released, and classes that keep their demand."""
 
     relations: list[Relation]
     imposed: list[Relation]
@@ -26,7 +26,7 @@ class State(NamedTuple):
 
 
 class Relations:
-    """The relations of a problem: those that bound from above and always bind, and those that can be released."""
+    """The relations of a problem: upper bounds, which always bind, and relations that can be released."""
 
     def __init__(self, problem: Problem) -> None:
         self._always: list[Relation] = []
@@ -49,7 +49,7 @@ class Relations:
         return State([*self._always, *imposed], imposed, released, full)
 
     def judge(self, exact: Exact, demand: Sequence[int], state: State) -> State:
-        """What has to bind in place of this: broken relations are imposed, and imposed ones released."""
+        """The next state: broken relations are imposed, and imposed ones released."""
         is_full = [amount == asked * exact.scale for amount, asked in zip(exact.amounts, demand, strict=True)]
         lapsed = [
             relation
@@ -64,7 +64,7 @@ class Relations:
         return self._state([*imposed, *broken], [*state.released, *lapsed])
 
     def _broken(self, amounts: Sequence[int], is_full: Sequence[bool]) -> Iterator[Relation]:
-        """Relations that do not hold although their left side asks for more; equal shares are one for each pair."""
+        """Relations that do not hold although the left side has unmet demand; equal shares are one for each pair."""
         for relation in dict.fromkeys(self._lapsing):
             if relation.surplus(amounts) < 0 and not all(is_full[one] for one in relation.left):
                 yield relation

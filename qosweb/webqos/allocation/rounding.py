@@ -1,10 +1,10 @@
-"""From exact shares to whole parts per million where groups overlap. Pure.
+"""Rounds exact shares to integer parts per million where groups overlap. Pure.
 
-Every share is rounded down. The parts that this leaves are given back one by one: first to classes of a floor that the
-rounding left short, then to classes that were rounded, each time those with the largest remainder first and then the
-lower number; and last, whoever may take more takes what is still missing to the exact sum of all, in the order of
-priority. No ceiling is ever exceeded. A floor over overlapping groups may stay short by fewer parts than it has
-classes, where no whole numbers fit better.
+Every share is rounded down. The remaining parts are given back one by one: first to classes of a floor that rounding
+left short, then to classes that were rounded, each time those with the largest remainder first and then the lower
+number. Last, classes that may take more receive what is still missing to the exact total, in the order of priority. No
+ceiling is ever exceeded. A floor over overlapping groups may stay short by fewer parts than it has classes, where no
+integers fit better.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Rounding:
         self._over = _by_class(len(levels), [group for group, _ in self._ceilings])
 
     def whole(self, exact: Exact, demand: Sequence[int]) -> list[int]:
-        """Whole shares beside ``exact``, whose sum is that of ``exact``, rounded up, if the ceilings allow it."""
+        """Integer shares next to ``exact``; their sum is that of ``exact``, rounded up, if the ceilings allow it."""
         amounts, scale = exact
         shares = [amount // scale for amount in amounts]
         # (minus what was rounded down in parts of the scale, class)
@@ -77,9 +77,9 @@ class Rounding:
     def _lift_floors(
         self, rounded: list[tuple[int, int]], scale: int, left: int, give: Callable[[int, int], int]
     ) -> Collection[int]:
-        """Who gets one more because a floor that has it would be short.
+        """Adds one part to classes of floors that rounding left short.
 
-        The exact sum of a floor is whole whenever the floor binds: what is missing was lost by rounding down.
+        The exact sum of a binding floor is an integer: what is missing was lost by rounding down.
         """
         lost = {one: -remainder for remainder, one in rounded if self._under[one]}
         missing = [sum([lost.get(one, 0) for one in group]) // scale for group in self._floors]

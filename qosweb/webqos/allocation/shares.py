@@ -1,46 +1,47 @@
-"""Who gets how much: the division of the capacity among the classes, for one demand. Pure, exact, integers only.
+"""Specification and entry point of the allocation: max-min fair shares of the classes for one demand. Pure, exact.
 
-An allocation is the outcome of two phases; the second only has something to do when the first leaves capacity over.
+All results are integers, in parts per million. An allocation has two phases. The second only matters when the first
+leaves capacity unused.
 
 Phase 1, *contention*. Among all shares with
 
 - at most its demand for each class, and the capacity for all together,
 - no ceiling exceeded, hard or not, and no ``<=`` relation broken,
 - each floor, or the whole demand of its classes if that is less, met. Where this is impossible (demand can make it so
-  in a specification without contradiction) every floor gets the same fraction of it, those that could have more than
-  the others get more, and so on: the fractions are lexicographically max-min. Floors yield; bounds from above do not,
+  in a specification without contradiction) every floor is met by the same fraction, floors that can get more than the
+  others get more, and so on: the fractions are lexicographically max-min. Floors yield; upper bounds do not,
 - every ``>=`` or ``==`` relation and every group of equals kept, unless released (below),
 
-the one that is lexicographically max-min: first for the classes of the first level of priority, then, those being
-fixed, for the next. A level is the length of the longest chain of classes that come before; those that take the rest
-come last. So a floor is not a bonus on top of an equal part: what is left beyond the floors goes to those who have
-least, until all that may grow are even; and no priority takes a floor away.
+the lexicographically max-min vector: first for the classes of the first level of priority, then, with these fixed, for
+the next level. The level of a class is the length of the longest chain of classes that come before it; classes that
+take the rest come last. So a floor is not a bonus on top of an equal part: capacity beyond the floors goes to the
+classes that have least, until all that may grow are even; and no priority takes a floor away.
 
-*Priority.* ``a before b`` holds b back while a lacks something, and puts it behind nobody else: when a turns out to
-have all it asks for, a keeps that, and the shares are found again with b no longer behind it (``Problem.levels``),
-until nobody else turns out to be full.
+*Priority.* ``a before b`` holds b back while a lacks something, and puts b behind no other class: when a turns out to
+have its whole demand, a keeps it, and the shares are computed again with b no longer behind a (``Problem.levels``),
+until no other class turns out to be full.
 
-*Release.* ``a >= r * b`` must not hold b back only because a asks for little. Relations bind lazily: the shares are
-found without them; each relation that does not hold is then imposed, unless its left side already has all that it
-asks for; and one that is imposed is released again, for good, when it holds its right side back although its left has
-all it asks for, which that then keeps. This repeats until every relation holds or its left side is full. ``==`` is a
-relation in both directions; equal shares are ``==`` between all members of the group; ``<=`` bounds its left side from
-above, so it is never released.
+*Release.* ``a >= r * b`` must not hold b back only because a has little demand. Relations bind lazily: the shares are
+computed without them. Each relation that does not hold is then imposed, unless its left side already has its whole
+demand. An imposed relation is released again, for good, when it holds its right side back although its left side has
+its whole demand; the left side then keeps its demand. This repeats until every relation holds or its left side is full.
+``==`` is a relation in both directions; equal shares are ``==`` between all members of the group; ``<=`` bounds its
+left side from above, so it is never released.
 
-Phase 2, *no contention*. Capacity that nobody may take in phase 1 is offered to all who demand more, bound by demand,
-capacity and hard ceilings alone; what they gain on top of what they have is lexicographically max-min by level. (The
-gains and not the sums: shares that were set apart by their ceilings stay apart when somebody else is idle.)
+Phase 2, *no contention*. Capacity that no class may take in phase 1 is offered to all classes with unmet demand, bound
+by demand, capacity and hard ceilings alone. The gains on top of phase 1 are lexicographically max-min by level. (The
+gains and not the sums: shares that differ because of their ceilings keep that difference when another class is idle.)
 
-*Rounding.* Each phase ends in whole parts per million. Where bounds are nested, every share and the sum of every group
-is the exact value rounded up or down (``nested``), so all bounds hold exactly; where they overlap otherwise, ceilings
-hold exactly (``rounding``). Ties go to the lower number.
+*Rounding.* Each phase ends in integer parts per million. Where bounds are nested, every share and the sum of every
+group is the exact value rounded up or down (``nested``), so all bounds hold exactly; where they overlap otherwise,
+ceilings hold exactly (``rounding``). Ties go to the lower number.
 
-*The outcome depends on nothing but the arguments*, whatever was asked before. Each step above asks for shares that are
-lexicographically max-min over a convex set, and there is only one such vector: of two different ones, equal in the
-lexicographic order, the mean would be better than both. So it does not matter which method finds it. Which relations
-are imposed and released, and the rounding, follow from the exact shares alone.
+*The result depends only on the arguments*, not on earlier calls. Each step above computes the lexicographically max-min
+vector over a convex set, which is unique: of two different ones, equal in the lexicographic order, the mean would be
+better than both. So it does not matter which method finds it. Which relations are imposed and released, and the
+rounding, follow from the exact shares alone.
 
-A problem in contradiction with itself is no error here: its floors yield as above.
+A contradictory problem is no error here: its floors yield as above.
 
 Neighbours: ``contention`` is phase 1, ``leftover`` phase 2. Four methods find shares: water levels where all bounds
 are nested (``nested``, ``water``); progressive filling where ceilings alone bind (``packing``); linear programs over
@@ -60,15 +61,15 @@ if TYPE_CHECKING:
 
     from qosweb.webqos.allocation.problem import Problem
 
-CACHE_MAX = 1024  # demands of which the shares are remembered
-CACHED_AMOUNTS_MAX = 1 << 18  # in all of them together
+CACHE_MAX = 1024  # cached demands
+CACHED_AMOUNTS_MAX = 1 << 18  # in all cached demands together
 METHODS_MAX = 64
 
 
 class Allocator:
-    """The shares of one problem, for one demand after another.
+    """Computes the shares of one problem, for one demand after another.
 
-    What depends on the problem alone is done once, and the shares of recent demands are remembered: callers round
+    Work that depends on the problem alone is done once, and the shares of recent demands are cached: callers round the
     demand to steps, so that the same demand returns.
     """
 
@@ -100,7 +101,7 @@ class Allocator:
         return shares if sum(shares) == PPM else self._methods_for(full)[1].divide(demand, shares)
 
     def _contend(self, demand: list[int]) -> tuple[list[int], frozenset[int]]:
-        """Phase 1, and which classes turned out to be full and hold back nobody."""
+        """Phase 1, and the classes that turned out to be full and hold no class back."""
         full: frozenset[int] = frozenset()
         while True:
             method = self._methods_for(full)[0]

@@ -1,18 +1,18 @@
-"""An exact linear program that is solved objective after objective, each on the optimal face of those before. Pure.
+"""Exact simplex method for a sequence of objectives, each solved on the optimal face of those before. Pure.
 
 Paper: Bland, "New finite pivoting rules for the simplex method", 1977 (the rule that cannot cycle).
 
-The program is  A x + s = b,  x >= 0,  s >= 0,  with whole numbers and b >= 0: the origin is a solution, so there is no
-first phase. Variables are numbers: the columns of A first, then one slack for each row, then the objectives in the
-order in which they are added. The row of a basic variable v reads
+The program is  A x + s = b,  x >= 0,  s >= 0,  in integers with b >= 0: the origin is a solution, so there is no first
+phase. Variables are numbers: the columns of A first, then one slack for each row, then the objectives in the order in
+which they are added. The row of a basic variable v reads
 
     scale * v + sum(entry * variable for variable, entry in entries) = value
 
-in whole numbers without a common divisor, so nothing is ever rounded. Rows hold no zeros: where rules have few classes
-in common, a pivot touches few rows and few entries of them.
+in integers without a common divisor, so nothing is ever rounded. Rows store no zeros: where rules have few classes in
+common, a pivot touches few rows and few of their entries.
 
 An objective is a variable that is a sum of columns: it stands for raising several variables together. Its own row,
-once it is basic, holds its reduced costs; when none is negative any more, the columns with positive ones are zero at
+once it is basic, holds its reduced costs. When none is negative any more, the columns with positive costs are zero at
 every optimum, and dropping them leaves exactly the optimal face.
 """
 
@@ -49,10 +49,10 @@ class Program:
         self.zero: set[int] = set()
 
     def raise_together(self, parts: Sequence[tuple[int, int]]) -> Fraction:
-        """The most by which all (variable, weight) can rise together; from now on they have risen by that.
+        """Raises all (variable, weight) together as far as possible, keeps them there, and returns the amount.
 
-        What variables were raised by is no longer counted in their own value. Those that cannot be more than zero
-        beyond that are in ``zero`` from now on, at least one of ``parts`` among them, and cannot be raised again.
+        The amount is no longer counted in the variables' own values. Variables that cannot rise further are in ``zero``
+        from now on, at least one of ``parts`` among them, and cannot be raised again.
         """
         objective = self._next
         self._next += 1
@@ -72,7 +72,7 @@ class Program:
                 row.entries[objective] = entry
 
     def _enter(self, variable: int) -> _Row:
-        """Make a variable basic, in place of the one that reaches zero first; returns its row."""
+        """Makes a variable basic, in place of the one that reaches zero first; returns its row."""
         leave: _Row | None = None
         others: list[_Row] = []
         best = least = 0
@@ -113,7 +113,7 @@ class Program:
 
 
 def _eliminate(row: _Row, variable: int, by: _Row) -> None:
-    """Take a variable out of a row by means of the row in which it is basic."""
+    """Removes a variable from a row by means of the row in which it is basic."""
     entries, scale = row.entries, by.scale
     factor = entries.pop(variable)
     divisor = gcd(factor, scale)

@@ -1,12 +1,12 @@
-"""Water levels in nested groups: how an amount divides when bounds of groups bind. Pure; neighbour of ``nested``.
+"""Water filling in nested groups: finds the water level when bounds of groups bind. Pure; used by ``nested``.
 
 Classes and groups are numbered together: first the classes, then the groups, each after all that it contains. A level
-is a fraction p/q, and everything is counted in parts of 1/q, so that all arithmetic is in whole numbers.
+is a fraction p/q, and all amounts are counted in parts of 1/q, so that all arithmetic is in integers.
 
-To find the level in a group, take its classes as if nothing inside it were bound. At that level, let the bounds act.
-If the whole then holds too much, the true level is lower, so what its lower bound has lifted stays at that bound; if
-too little, the true level is higher, and what its upper bound has cut stays there. Either way something is settled;
-without that, look again.
+To find the level in a group, take its classes as if no group inside it were bound. At that level, apply the bounds. If
+the group then holds too much, the true level is lower, so what its lower bound has lifted stays at that bound. If it
+holds too little, the true level is higher, and what its upper bound has cut stays there. Each step settles at least one
+class or group; repeat until the level is found.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def surface(low: Sequence[int], high: Sequence[int], offsets: Sequence[int], amount: int) -> tuple[int, int, int]:
-    """The level at which classes without groups hold ``amount``: a level below it, what is missing there, pace.
+    """The level at which classes without groups hold ``amount``: a level below it, the amount missing there, and pace.
 
     One pass over the levels at which a class starts or stops to fill.
     """
@@ -54,7 +54,7 @@ def surface(low: Sequence[int], high: Sequence[int], offsets: Sequence[int], amo
 
 
 class GroupTree:
-    """Which classes and groups are directly inside each group (``children``), and all that is (``inside``)."""
+    """The classes and groups directly inside each group (``children``), and all nested ones (``inside``)."""
 
     def __init__(self, classes: int, groups: Sequence[tuple[int, ...]]) -> None:
         self.children: list[tuple[int, ...]] = []
@@ -72,7 +72,7 @@ class GroupTree:
 
 
 class WaterDivision:
-    """One division of what the last group, the whole, can hold."""
+    """Divides the capacity of the last group, which contains all classes."""
 
     def __init__(self, tree: GroupTree, offsets: Sequence[int], low: Sequence[int], high: Sequence[int]) -> None:
         self._classes = len(offsets)
@@ -83,7 +83,7 @@ class WaterDivision:
         self._high = high
 
     def shares(self) -> list[int]:
-        """The whole parts of all classes."""
+        """The integer shares of all classes."""
         shares = [0] * self._classes
         whole = len(self._high) - 1
         own_level = [(whole, self._high[whole])]
@@ -103,7 +103,7 @@ class WaterDivision:
         return shares
 
     def _held_by_members(self, group: int, amount: int) -> tuple[dict[int, int], int, set[int]]:
-        """What each class and group inside ``group`` holds when that holds ``amount``; in which parts; who is bound."""
+        """Amounts of each class and group inside ``group`` when it holds ``amount``; their scale; which are bound."""
         low, high, offsets, classes = self._low, self._high, self._offsets, self._classes
         inside = self._inside[group - classes]
         settled: dict[int, int] = {}
@@ -147,7 +147,7 @@ class WaterDivision:
 
 
 def _rounded(children: Sequence[int], held: dict[int, int], scale: int, amount: int) -> list[tuple[int, int]]:
-    """Whole parts of a whole amount: rounded down, then one more for those with the largest fraction."""
+    """Integer parts of an integer amount: rounded down, then one more for those with the largest fraction."""
     parts = [divmod(held[c], scale) for c in children]
     left = amount - sum(whole for whole, _ in parts)
     order = sorted(range(len(parts)), key=lambda k: (-parts[k][1], k))

@@ -1,4 +1,4 @@
-"""Logs that grow, are rotated, emptied and torn: every line comes in exactly one cut, over restarts and crashes."""
+"""Log tailing: logs that grow, are rotated, truncated and torn; every line is in exactly one cut, across crashes."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_whole_lines_only_and_each_once(tmp_path: Path) -> None:
     assert _cuts(tail) == ["000000000001-end", "000000000002-end"]
 
 
-def test_what_does_not_fit_into_one_cut_says_so(tmp_path: Path) -> None:
+def test_a_cut_that_is_too_small_reports_more(tmp_path: Path) -> None:
     log = tmp_path / "a.log"
     log.write_text("".join(f"{number}\n" for number in range(100, 110)) + "a-very-long-line\n")
     tail = LogTail([str(log)], tmp_path / "c", cut_bytes_max=10)
@@ -60,7 +60,7 @@ def test_what_does_not_fit_into_one_cut_says_so(tmp_path: Path) -> None:
     assert _lines(tail)[:10] == [str(number) for number in range(100, 110)]
 
 
-def test_rotation_while_it_reads_and_while_it_does_not(tmp_path: Path) -> None:
+def test_rotation_during_and_between_reads(tmp_path: Path) -> None:
     log = tmp_path / "a.log"
     (tmp_path / "a.log.1").write_text("before\n")
     log.write_text("1\n")
@@ -83,7 +83,7 @@ def test_rotation_while_it_reads_and_while_it_does_not(tmp_path: Path) -> None:
     assert sorted(_lines(tail)) == ["1", "2", "3", "4", "5", "late"]
 
 
-def test_a_log_that_was_emptied_is_read_from_its_beginning(tmp_path: Path) -> None:
+def test_a_truncated_log_is_read_from_its_beginning(tmp_path: Path) -> None:
     log = tmp_path / "a.log"
     log.write_text("1\n2\n")
     tail = LogTail([str(log)], tmp_path / "c")
@@ -97,7 +97,7 @@ def test_a_log_that_was_emptied_is_read_from_its_beginning(tmp_path: Path) -> No
     assert _lines(tail) == ["1", "2", "3", "4", "5", "6"]
 
 
-def test_logs_may_come_later(tmp_path: Path) -> None:
+def test_logs_may_be_created_later(tmp_path: Path) -> None:
     folder = tmp_path / "logs"
     folder.mkdir()
     (folder / "n1.log.1").write_text("0\n")  # one of the logs that are asked for, not just the past of one
@@ -113,7 +113,7 @@ def test_logs_may_come_later(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("step", ["before it counts", "before it is seen"])
 def test_a_crash_within_a_cut(step: str, tmp_path: Path) -> None:
-    """What such a crash leaves is made by hand: the folder of step 1, with and without the word of step 2."""
+    """The state after a crash is made by hand: the folder of step 1, with and without the state of step 2."""
     log = tmp_path / "a.log"
     log.write_text("1\n2\n")
     tail = LogTail([str(log)], tmp_path / "c")
@@ -166,7 +166,7 @@ def test_killed_again_and_again_while_a_node_writes_and_rotates(tmp_path: Path) 
     assert len(tail.paths) > 3, "it was rotated"
 
 
-def test_what_cannot_be_followed(tmp_path: Path) -> None:
+def test_unfollowable_logs_are_rejected(tmp_path: Path) -> None:
     combined = tmp_path / "apache.log"
     combined.write_text('10.0.0.9 - - [15/Jan/2027:08:00:00 +0000] "GET / HTTP/1.1" 200 100\n')
     for name, said in (
@@ -179,5 +179,5 @@ def test_what_cannot_be_followed(tmp_path: Path) -> None:
             sources.check_growing([name])
     (tmp_path / "c").mkdir()
     (tmp_path / "c" / "tail.json").write_text("{")
-    with pytest.raises(UsageError, match="not what was written there"):
+    with pytest.raises(UsageError, match="is damaged"):
         LogTail([str(combined)], tmp_path / "c")

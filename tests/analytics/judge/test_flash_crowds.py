@@ -1,4 +1,4 @@
-"""Flash crowds and needs, from a table of outcomes."""
+"""Flash crowds and capacity needs, from a table of outcomes."""
 
 from qosweb.analytics.judge.capacity_needs import capacity, needs
 from qosweb.analytics.judge.flash_crowds import find_crowds
@@ -19,7 +19,7 @@ TABLE = [
 ]
 
 
-def test_a_crowd_is_found_with_its_begin_end_factor_and_who_paid() -> None:
+def test_a_crowd_has_begin_end_factor_and_classes_that_paid() -> None:
     (crowd,) = find_crowds(TABLE, 10)
     assert (crowd.name, crowd.begin_s, crowd.end_s, crowd.factor) == ("a", 50, 70, 10.0)
     assert [name for name, _, _ in crowd.paid] == ["a", "b"]
@@ -35,7 +35,7 @@ def test_load_after_idleness_is_no_crowd() -> None:
     assert find_crowds([*idle, *(row(at, "a", 100) for at in range(300, 400, 10))], 10) == []
 
 
-def test_what_would_have_been_needed() -> None:
+def test_capacity_needs() -> None:
     a, b = needs(TABLE, 10)
     assert (a.peak_bps, a.served_bps) == (10_000.0, (8 * 100 + 600) * 100 / 100)
     assert b.mean_bps == (500 + 10) * 100 / 100

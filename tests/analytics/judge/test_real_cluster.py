@@ -1,5 +1,7 @@
-"""What the event lines of real clusters say of the cluster's own promises: nodes join, end, die and come back, while
-policies are switched; and some of these lines changed."""
+"""Cluster guarantees judged from the event lines of real clusters, and from tampered copies of these lines.
+
+The nodes join, leave, crash and return while policies are switched.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,7 @@ if TYPE_CHECKING:
 
 
 def switch(cluster: RunningCluster, at: str, names: str, share: int) -> None:
-    """By one node; all of these say so in their logs. The same policy may come back."""
+    """Switches the policy at one node; these nodes log it. The same policy may come back."""
     before = {name: len(switches(cluster, name)) for name in names}
     request = urllib.request.Request(
         f"http://127.0.0.1:{cluster.nodes[at].admin_port}/policy",
@@ -41,13 +43,13 @@ def switches(cluster: RunningCluster, name: str) -> list[int]:
 
 
 def told(cluster: RunningCluster, names: str) -> list[LogEvent]:
-    """By all that these have written, before and after they were started anew: the log of a node is one file."""
+    """All events that these nodes logged, before and after restarts: the log of a node is one file."""
     lines = [line for name in names for line in (cluster.scratch / name / "access.log").read_text().splitlines()]
     return [event for line in lines if (event := event_in(line)) is not None]
 
 
 @pytest.mark.parametrize("disk", [False, True], ids=["volatile", "disk"])
-def test_nodes_come_and_go_while_policies_are_switched(tmp_path: Path, disk: bool) -> None:
+def test_nodes_join_and_leave_while_policies_are_switched(tmp_path: Path, disk: bool) -> None:
     site = make_site(tmp_path / "site", {"a": 16})
     with RunningCluster(site, tmp_path, "</a>.server_resource > 10%\n", "abc") as cluster:
 
@@ -84,7 +86,7 @@ def test_nodes_come_and_go_while_policies_are_switched(tmp_path: Path, disk: boo
     assert [(v.rule, v.outcome, v.reason) for v in view_chain.judge_cluster(events) if v.outcome != HELD] == []
     *_, second, third, fourth, fifth, sixth, _, _ = places_of_switches(events)
     for node, place in (("b", second), ("a", third), ("a", fifth), ("c", fifth), ("b", sixth)):
-        assert f"and {node} passed over it" in broken(without(events, node, place)), (node, place)
+        assert f"but {node} skipped it" in broken(without(events, node, place)), (node, place)
     assert f"begins at index {fourth}" in broken(moved(without(events, "c", fourth), "b", fourth))
 
 

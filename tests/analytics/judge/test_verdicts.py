@@ -1,4 +1,4 @@
-"""Verdicts on small tables, without Spark: where a promise is not tested, what yields, and what is nobody's fault."""
+"""Verdicts on small tables, without Spark: untested rules, bounds that yield, and deviations that are no violation."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from qosweb.analytics.judge.verdicts import (
     WindowJudge,
     judge_run,
     outcome_of,
-    to_show,
     untested_rules,
+    verdicts_needing_evidence,
 )
 from qosweb.analytics.read.policies import RESPONSES_MAX, LoggedPolicy, from_events, response_limits
 from qosweb.analytics.read.rows import (
@@ -83,17 +83,17 @@ def test_without_contention_shares_are_not_tested() -> None:
     assert {v.reason for v in found.values()} == {"no contention"}
 
 
-def test_a_moment_of_contention_proves_nothing_of_shares() -> None:
+def test_short_contention_leaves_shares_untested() -> None:
     spec = "</a>.server_resource > 50%\n</b>.available = always"
     found = judge(spec, cell("/a", 10, 90), cell("/b", 100, 1), cell("default", 100), busy_s=1.0)
     assert found["</a>.server_resource > 50%"].reason == "contended for too short a time"
     assert found["</b>.available = always"].outcome == VIOLATED
 
 
-def test_a_lower_bound_promises_no_more_than_was_asked_for() -> None:
+def test_a_lower_bound_guarantees_at_most_the_demand() -> None:
     found = judge("</a>.server_resource > 50%", cell("/a", 100), cell("default", 400, 300))
     assert found["</a>.server_resource > 50%"].outcome == HELD
-    assert "all that was asked for" in found["</a>.server_resource > 50%"].reason
+    assert "the whole demand" in found["</a>.server_resource > 50%"].reason
 
 
 def test_an_upper_bound_gives_way_to_idle_capacity() -> None:
@@ -102,14 +102,14 @@ def test_an_upper_bound_gives_way_to_idle_capacity() -> None:
     assert judge(spec, cell("/a", 700, 300), cell("default", 300, 600))[spec].outcome == VIOLATED
 
 
-def test_shares_are_of_what_the_always_available_leave() -> None:
+def test_shares_exclude_always_available_classes() -> None:
     spec = "</a>.available = always\n</b>.server_resource > 50%"
     cells = cell("/a", 600), cell("/b", 200, 400), cell("default", 200, 400)
     assert {v.outcome for v in judge(spec, *cells).values()} == {HELD}
 
 
 def test_lower_bounds_that_cannot_be_kept_together_yield() -> None:
-    """Rates that would need more than there is: both are cut in proportion, and nobody is accused."""
+    """Rates beyond the capacity: both are reduced in proportion, and neither is violated."""
     spec = "</a>.num_requests > 80\n</b>.num_requests > 80"
     found = judge(spec, cell("/a", 500, 400), cell("/b", 500, 400))
     assert {v.outcome for v in found.values()} == {HELD}
@@ -117,54 +117,54 @@ def test_lower_bounds_that_cannot_be_kept_together_yield() -> None:
     assert short["</b>.num_requests > 80"].outcome == VIOLATED
 
 
-def test_one_large_answer_proves_nothing() -> None:
+def test_one_large_response_leaves_shares_untested() -> None:
     spec = "</a>.server_resource > 50%"
     found = judge(spec, cell("/a", 1, 5, size=100_000), cell("default", 500, 100))
-    assert found[spec].reason == "too few requests: one answer is more than the tolerance"
+    assert found[spec].reason == "too few requests: one response is larger than the tolerance"
 
 
-def test_a_share_is_judged_no_more_finely_than_answers_are_large() -> None:
-    """One answer is 1.4 points: two of them are no shortfall, three points are."""
+def test_the_resolution_of_a_share_is_two_responses() -> None:
+    """One response is 1.4 points: a shortfall of two responses is no violation, one of three points is."""
     spec = "</a>.server_resource > 50%"
     cells = cell("/a", 34, 20, size=1400), cell("default", 52_400, 9000, size=1)
     held = judge(spec, *cells)[spec]
     assert held.outcome == HELD
-    assert held.reason == "47.60% of 50.00% (promised); held, for 2 answers are 2.80%"
+    assert held.reason == "47.60% of 50.00% (guaranteed); held: 2 responses are 2.80%"
     short = judge(spec, cell("/a", 33, 20, size=1400), cell("default", 53_800, 9000, size=1))[spec]
-    assert (short.outcome, short.reason) == (VIOLATED, "46.20% of 50.00% (promised)")
+    assert (short.outcome, short.reason) == (VIOLATED, "46.20% of 50.00% (guaranteed)")
     assert {run.outcome for run in judge_run([held], AnalysisLimits())} == {HELD}
     assert {run.outcome for run in judge_run([held] * 12, AnalysisLimits())} == {VIOLATED}, (
         "by chance it is not always less"
     )
 
 
-def test_requests_that_live_too_short_to_wait_for_each_other_leave_gaps() -> None:
-    """With 64 answers a second, 3 of a half fit into 0.1 s: by chance none waits, and what it has not is nobody's."""
+def test_short_lifetimes_leave_gaps_in_the_queue() -> None:
+    """At 64 responses a second, 3 of a half fit into 0.1 s: by chance the queue is empty, and its share is lost."""
     spec = "</a>.server_resource > 50%"
     three_short = cell("/a", 300, 110), cell("default", 340, 70)
     short_lived = judge(f"set lifetime = 100ms\n{spec}", *three_short)[spec]
     assert short_lived.outcome == HELD
-    assert "gaps between requests that live so short may be " in short_lived.reason
+    assert "gaps between short-lived requests may be " in short_lived.reason
     assert judge(f"set lifetime = 1s\n{spec}", *three_short)[spec].outcome == VIOLATED
     much_short = cell("/a", 250, 160), cell("default", 390, 20)
     assert judge(f"set lifetime = 100ms\n{spec}", *much_short)[spec].outcome == VIOLATED
 
 
-def test_who_got_nothing_of_very_little_proves_nothing() -> None:
+def test_a_class_with_few_requests_and_no_responses_is_untested() -> None:
     spec = "</a>.server_resource > 20%"
     assert judge(spec, cell("/a", 0, 5), cell("default", 40, 40))[spec].outcome == NOT_TESTED
     assert judge(spec, cell("/a", 0, 50), cell("default", 400, 40))[spec].outcome == VIOLATED
 
 
-def test_the_fixed_cost_of_requests_counts_if_it_is_told() -> None:
-    """Small answers: by bytes they have too little, with what each request costs they have their share."""
+def test_the_fixed_cost_of_requests_counts_if_given() -> None:
+    """Small responses: too little by bytes, but the right share with the cost of each request."""
     spec = "</a>.server_resource > 50%"
     cells = cell("/a", 500, 500, size=100), cell("default", 275, 500, size=1000)
     assert judge(spec, *cells)[spec].outcome == VIOLATED
     assert judge(spec, *cells, limits=AnalysisLimits(request_cost=1000))[spec].outcome == HELD
 
 
-def test_answers_of_different_sizes_do_not_tell_how_it_was_divided() -> None:
+def test_different_response_sizes_leave_the_division_untested() -> None:
     spec = "</a>.server_resource = equal\n</b>.server_resource = equal"
     cells = cell("/a", 900, 300, size=500), cell("/b", 550, 300, size=1000)
     assert {v.outcome for v in judge(spec, *cells).values()} == {NOT_TESTED}
@@ -178,28 +178,30 @@ def test_answers_of_different_sizes_do_not_tell_how_it_was_divided() -> None:
 def test_a_hard_bound_needs_the_capacity_or_contention() -> None:
     spec = "</a>.server_resource < 10% hard"
     cells = (cell("/a", 300, 5),)
-    assert "does not say the capacity" in judge(spec, *cells, busy_s=0.0)[spec].reason
+    assert "the capacity is not in the log" in judge(spec, *cells, busy_s=0.0)[spec].reason
     assert judge(spec, *cells, busy_s=0.0, capacity=100_000)[spec].outcome == VIOLATED
     assert judge(spec, *cells, busy_s=0.0, nodes=4, capacity=100_000)[spec].outcome == NOT_TESTED
 
 
-def test_who_is_at_its_own_rate_is_not_held_back_by_others() -> None:
+def test_a_class_at_its_own_rate_bound_is_not_held_back_by_others() -> None:
     spec = "</a>.num_requests < 10\n</b>.server_resource > 30%"
     found = judge(spec, cell("/a", 100, 900), cell("/b", 50), cell("default", 200))
     assert VIOLATED not in {v.outcome for v in found.values()}
 
 
-def test_a_client_bound_is_no_denial_for_lack_of_capacity() -> None:
+def test_a_429_is_not_a_denial_for_lack_of_capacity() -> None:
     spec = "</a>.available = always"
     refused = cell("/a", 100)._replace(refused=20)
     assert judge(spec, refused)[spec].outcome == HELD
 
 
-def test_classes_that_the_policy_does_not_have_leave_shares_untested() -> None:
-    """Another specification is not the one that was in force: nobody is accused by it."""
+def test_unknown_classes_leave_shares_untested() -> None:
+    """The specification is not the one that was in force, so it proves no violation."""
     spec = "</a>.server_resource > 50%\n</b>.available = always"
     found = judge(spec, cell("/a", 5, 500), cell("/b", 5, 1), cell("/z", 500))
-    assert found["</a>.server_resource > 50%"].reason == "the specification has no class '/z', and the log has"
+    assert (
+        found["</a>.server_resource > 50%"].reason == "the log has class '/z', which the specification does not define"
+    )
     assert found["</b>.available = always"].outcome == VIOLATED
 
 
@@ -213,21 +215,21 @@ def test_small_shortfalls_add_up_over_the_run() -> None:
     most = judge(spec, cell("/a", 482, 200), cell("default", 518, 200))[spec]
     windows = [one, most, one, one, one, one]
     (run,) = judge_run(windows, AnalysisLimits())
-    assert to_show([run], windows) == [most], "lines of the window that lacks most, for none was violated by itself"
+    assert verdicts_needing_evidence([run], windows) == [most], "no window is violated by itself"
     assert run.evidence == most.evidence == EvidenceQuery("held back", ("/a",))
 
 
-def test_what_a_clients_bound_refused_was_asked_for() -> None:
-    """429s are how an upper bound on who asks is kept: it was put to the test."""
+def test_requests_refused_with_429_count_as_demand_for_rates() -> None:
+    """429 enforces an upper bound on clients: the bound was tested."""
     spec = "</a>.num_requests < 10"
     refused = cell("/a", 95)._replace(refused=300)
     assert (judge(spec, refused)[spec].outcome, judge(spec, refused)[spec].demand) == (HELD, 39.5)
-    assert judge(spec, cell("/a", 95))[spec].reason == "less was asked for than the bound allows"
+    assert judge(spec, cell("/a", 95))[spec].reason == "the demand was below the bound"
     only = cell("/a", 0)._replace(refused=3)
     assert judge(spec, only)[spec].reason == "0.00, at most 10.00 requests/s"
 
 
-def test_to_be_served_outside_the_primary_view() -> None:
+def test_in_minority_serve() -> None:
     spec = "</a>.in_minority = serve\n</b>.in_minority = deny"
     rule = "</a>.in_minority = serve"
     found = judge(spec, cell("/a", 5, 15, scope="n0"), cell("/b", 0, 9, scope="n0"))
@@ -235,17 +237,17 @@ def test_to_be_served_outside_the_primary_view() -> None:
     assert found["</b>.in_minority = deny"].outcome == HELD
     none = judge(spec, cell("/a", 0, 15, scope="n0"))[rule]
     assert none.outcome == NOT_TESTED
-    assert none.reason.endswith(" view; the log does not tell whether there was capacity for them")
-    assert judge(spec, cell("/b", 0, 9, scope="n0"))[rule].reason == "nobody asked"
+    assert none.reason.endswith(" view; the log does not show whether there was capacity for them")
+    assert judge(spec, cell("/b", 0, 9, scope="n0"))[rule].reason == "no requests"
 
 
-def test_rules_that_depend_on_the_load_make_shares_unsure() -> None:
+def test_rules_that_depend_on_the_load_leave_shares_untested() -> None:
     spec = "load > 80% => </a>.server_resource < 10%\n</b>.server_resource > 50%\n</c>.available = always"
     found = judge(spec, cell("/a", 500, 100), cell("/b", 100, 400), cell("/c", 9, 1))
     assert [(v.rule, v.outcome) for v in found.values()] == [("</c>.available = always", VIOLATED)]
 
 
-def test_what_holds_at_every_load_is_judged_without_knowing_it() -> None:
+def test_rules_that_bind_at_every_load_are_judged() -> None:
     spec = "load > 80% => </a>.server_resource < 10%\n</b>.num_requests < 10\nset lifetime = 500ms"
     found = judge(spec, cell("/a", 500, 100), cell("/b", 150, 50, wait_ms=900.0))
     assert {v.kind: v.outcome for v in found.values()} == {"rate at most": VIOLATED, "lifetime": VIOLATED}
@@ -253,7 +255,7 @@ def test_what_holds_at_every_load_is_judged_without_knowing_it() -> None:
     assert {v.kind: v.outcome for v in unsure.values()} == {"rate at most": HELD}
 
 
-def test_clients_who_gave_up_are_demand_and_no_denial() -> None:
+def test_clients_that_gave_up_are_demand_but_not_denied() -> None:
     spec = "</a>.server_resource > 50%\n</c>.available = always"
     gone = cell("/a", 300)._replace(gave_up=300, busy_held_back=300)
     found = judge(spec, gone, cell("default", 700, 100), cell("/c", 10)._replace(gave_up=5, busy_held_back=5))
@@ -261,14 +263,14 @@ def test_clients_who_gave_up_are_demand_and_no_denial() -> None:
     assert found["</c>.available = always"].outcome == HELD
 
 
-def test_rules_of_the_hour_begin_and_end() -> None:
+def test_rules_with_a_time_begin_and_end() -> None:
     policy = policy_of("time in 00:00:05..00:00:20 => </a>.server_resource > 50%")
     found = situations(policy, Timeline([], ["n"]), {}, 0, 29, 1)
     assert [(span.first, span.last) for span in found.spans] == [(0, 4), (5, 19), (20, 29)]
     assert [len(found.bindings[span.situation].in_force) for span in found.spans] == [0, 1, 0]
 
 
-def test_without_accesses_what_does_not_depend_on_them_is_judged() -> None:
+def test_without_accesses_independent_rules_are_judged() -> None:
     spec = (
         "accessed(</p>) within 5s => </a>.server_resource > 50%\n"
         "</a>.server_resource > 20%\n"
@@ -301,10 +303,10 @@ def test_of_many_response_times_the_shortest_are_judged() -> None:
     part = Part(PartKey(0, "p", "", 0), 10.0, 0.0, cells)
     found = [v for v in WindowJudge({"p": policy}, when, timeline, AnalysisLimits(), limits_ms).judge(part) if v.line]
     assert [v.outcome for v in found] == [VIOLATED] * RESPONSES_MAX + [NOT_TESTED]
-    assert found[-1].reason == "of the many response times that are promised the 8 shortest are judged"
+    assert found[-1].reason == "only the 8 shortest response times are judged"
 
 
-def test_a_slot_in_which_an_access_falls_is_in_no_situation() -> None:
+def test_a_slot_with_a_first_access_is_in_no_situation() -> None:
     policy = policy_of("accessed(</p>) within 5s => </q>.available = always")
     (pages,) = policy.watched_sets()
     found = situations(policy, Timeline([], ["n"]), {pages: AccessTimes([(2.5, 2.5), (11.0, 11.25)])}, 0, 19, 1)
@@ -334,7 +336,7 @@ def test_the_number_of_nodes_is_that_of_the_primary_view() -> None:
     assert timeline.capacity(21.0, 25.0, "b") == (10, 10)
 
 
-def test_rules_of_which_no_window_tells_are_named_with_the_reason() -> None:
+def test_untested_rules_are_listed_with_the_reason() -> None:
     spec = (
         "shadow </a>.server_resource < 20%\n"
         "</a>.channel = 16KB in 50ms\n"

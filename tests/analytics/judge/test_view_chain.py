@@ -1,4 +1,4 @@
-"""The cluster's own promises, from event lines: kept, and broken in each way."""
+"""The cluster's own guarantees, from event lines: held, and violated in each possible way."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_without_event_lines_nothing_is_tested() -> None:
     ("added", "rule", "said"),
     [
         (view("c", 2, "1:aaaa", "abc"), view_chain.ONE_PLACE, "view 1:aaaa has index 1 at a and 2 at c"),
-        (view("c", 1, "1:aaaa", "abcd"), view_chain.ONE_PLACE, "other members"),
+        (view("c", 1, "1:aaaa", "abcd"), view_chain.ONE_PLACE, "different members"),
         (view("c", 7, "3:eeee", "bc"), view_chain.ONE_VIEW, "index 7 is view 3:bbbb at a and view 3:eeee at c"),
         (view("c", 8, "2:eeee", "bc"), view_chain.RISING, "view 3:bbbb has index 7, view 2:eeee has index 8"),
         (
@@ -65,13 +65,13 @@ def test_without_event_lines_nothing_is_tested() -> None:
     ],
     ids=["places", "members", "claims", "rising", "shared", "switched", "two-policies", "outside"],
 )
-def test_each_way_to_break_it_is_found(added: LogEvent, rule: str, said: str) -> None:
+def test_each_violation_is_found(added: LogEvent, rule: str, said: str) -> None:
     found = violated([*CHAIN, added])
     assert said in found[rule]
     assert set(found) <= {rule, view_chain.ONE_PLACE, view_chain.RISING, view_chain.SWITCHED}
 
 
-def test_a_policy_may_be_confirmed_once_more() -> None:
+def test_a_policy_may_be_confirmed_again() -> None:
     assert violated([*CHAIN, policy("a", 12, "p2"), policy("a", 15, "p2"), policy("b", 15, "p2")]) == {}
 
 
@@ -85,7 +85,7 @@ def test_the_order_of_ids_is_that_of_their_numbers() -> None:
 
 
 def switched(node: str, *at: int | str) -> list[LogEvent]:
-    """In the view 20:vvvv of a, b and c, which begins at index 10: policies and their indices."""
+    """Policy events in view 20:vvvv of a, b and c, which begins at index 10."""
     pairs = zip(at[::2], at[1::2], strict=True)
     events = [policy(node, int(place), str(name), ts=3.0 + int(place)) for name, place in pairs]
     return [view(node, 10, "20:vvvv", "abc", ts=2.0), *events]
@@ -94,7 +94,7 @@ def switched(node: str, *at: int | str) -> list[LogEvent]:
 SWITCHES = [
     pytest.param(
         switched("a", "p", 12, "q", 20, "r", 30) + switched("b", "p", 12, "r", 30),
-        "index 20 switches to policy q at a, and b passed over it",
+        "index 20 switches to policy q at a, but b skipped it",
         id="one is passed over",
     ),
     pytest.param(
@@ -104,7 +104,7 @@ SWITCHES = [
     ),
     pytest.param(
         switched("a", "p", 12, "q", 20, "r", 30)[1:] + switched("b", "p", 12, "r", 30)[1:],
-        "index 20 switches to policy q at a, and b passed over it",
+        "index 20 switches to policy q at a, but b skipped it",
         id="without views",
     ),
     pytest.param(
@@ -114,7 +114,7 @@ SWITCHES = [
     ),
     pytest.param(
         [*switched("a", "p", 12, "q", 20), *switched("b", "p", 12), LogEvent("capacity", 30.0, "a", 22, said_by="b")],
-        "index 20 switches to policy q at a, and b passed over it",
+        "index 20 switches to policy q at a, but b skipped it",
         id="a capacity shows that it went on",
     ),
     pytest.param(
@@ -122,14 +122,14 @@ SWITCHES = [
             *switched("a", "p", 12, "q", 20), view("a", 25, "21:wwww", "ab", ts=40.0),
             *switched("b", "p", 12), view("b", 25, "21:wwww", "ab", ts=40.0),
         ],
-        "index 20 switches to policy q at a, and b passed over it",
+        "index 20 switches to policy q at a, but b skipped it",
         id="it went on into the next view",
     ),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize(("events", "said"), SWITCHES)
-def test_a_switch_that_is_not_everywhere_at_one_index(events: list[LogEvent], said: str) -> None:
+def test_a_switch_at_different_indices_is_a_violation(events: list[LogEvent], said: str) -> None:
     assert said in violated(events)[view_chain.SWITCHED]
 
 
@@ -159,22 +159,22 @@ MAY_PASS_OVER = [
 
 
 @pytest.mark.parametrize("events", MAY_PASS_OVER)
-def test_who_got_the_state_and_not_the_entries_may_pass_over_switches(events: list[LogEvent]) -> None:
+def test_a_node_that_received_the_state_may_skip_switches(events: list[LogEvent]) -> None:
     assert violated([*A_ALL_THE_TIME, *events]) == {}
 
 
-def test_who_ended_while_the_others_went_on_owes_nothing() -> None:
+def test_a_node_that_stopped_may_lack_later_switches() -> None:
     assert violated([*switched("a", "p", 12, "q", 20), *switched("b", "p", 12)]) == {}
 
 
-def test_a_policy_may_be_there_again_for_others() -> None:
-    """The one who had it first has left, who has it now came later."""
+def test_a_policy_may_begin_again_for_other_nodes() -> None:
+    """The node that had the policy first has left; the node that has it now joined later."""
     first = [view("a", 1, "1:aaaa", "ab"), policy("a", 2, "p")]
     then = [view("b", 5, "2:bbbb", "bc", ts=6.0), view("c", 5, "2:bbbb", "bc", ts=6.0), policy("c", 9, "p", ts=9.0)]
     assert violated([*first, *then]) == {}
 
 
-def test_where_event_lines_are_missing_nothing_is_concluded_from_that() -> None:
+def test_missing_event_lines_leave_rules_untested() -> None:
     broken = switched("a", "p", 12, "q", 20, "r", 30) + switched("b", "p", 12, "r", 30)
     found = {v.rule: v.outcome for v in view_chain.judge_cluster(broken, is_all=False)}
     assert (found[view_chain.SWITCHED], found[view_chain.ONE_VIEW]) == (NOT_TESTED, HELD)

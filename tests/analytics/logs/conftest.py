@@ -1,4 +1,4 @@
-"""One Spark session for all tests of this folder, and one long log with its analysis."""
+"""Fixtures: one Spark session for all tests of this folder, and one long log with its analysis."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def story() -> Story:
 
 @pytest.fixture(scope="package")
 def findings(spark: SparkSession, story: Story, tmp_path_factory: pytest.TempPathFactory) -> Findings:
-    """Of the long log, one file for each node, as nodes write them."""
+    """Findings of the long log, one file for each node, as nodes write them."""
     folder = tmp_path_factory.mktemp("logs")
     for node in story.log.nodes:
         story.log.write(folder / f"{node}.log", lambda line, node=node: line["node"] == node)  # type: ignore[misc]

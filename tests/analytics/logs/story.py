@@ -1,4 +1,4 @@
-"""One long log, phase after phase under a policy of its own: first a window that keeps it, then one that does not.
+"""Generates one long log of many phases, each with its own policy: one window that satisfies it, one that violates it.
 
 ``PHASES`` names each fault with the rule that must be found violated. The cluster serves 100 requests a second.
 """
@@ -24,7 +24,7 @@ DIVISION = "each class gets its lower bound, the rest is divided evenly within t
 
 @dataclass(frozen=True)
 class Phase:
-    """``good`` and ``bad`` write one window each, from a second on; ``rules`` are violated in the second."""
+    """``good`` and ``bad`` write one window each, beginning at a given second; ``rules`` are violated in the second."""
 
     name: str
     spec: str
@@ -63,7 +63,7 @@ def _slow(count: int) -> Callable[[Log, int], object]:
 
 
 def _accessed(denied_at: float) -> Callable[[Log, int], object]:
-    """``/p`` is asked for at second 2; ``/q`` is to be available until second 7."""
+    """``/p`` is accessed at second 2; ``/q`` must be available until second 7."""
 
     def write(log: Log, at: int) -> None:
         log.run(WINDOW_S, {"/q": 10}, None, at)
@@ -83,7 +83,7 @@ def _linked(served: dict[str, int]) -> Callable[[Log, int], object]:
 
 
 def _outside(*, served: bool) -> Callable[[Log, int], object]:
-    """A node in a view of its own."""
+    """A node alone in a view that is not primary."""
 
     def write(log: Log, at: int) -> None:
         log.event("view", BEGIN_S + at, "n2", index=None, view="", members=["n2"], primary=False)
@@ -95,14 +95,14 @@ def _outside(*, served: bool) -> Callable[[Log, int], object]:
 
 
 def _given_up(log: Log, at: int) -> None:
-    """Of each second's requests nobody is denied: those that are not served leave while they wait."""
+    """No request is denied: clients of requests that are not served leave while they wait."""
     log.run(BUSY_S, {"/a": 40, "default": 60}, None, at)
     for number in range(BUSY_S * 20):
         log.request(at + number / 20, "/a", "failed", queue_ms=200.0, bytes=0)
 
 
 def _up_and_down(served: int) -> Callable[[Log, int], object]:
-    """``/a`` asks for more than its half in one second and for less in the next: on average for just its half."""
+    """The demand of ``/a`` alternates between more and less than its half: on average it is exactly its half."""
 
     def write(log: Log, at: int) -> None:
         for second in range(0, WINDOW_S, 2):
@@ -113,7 +113,7 @@ def _up_and_down(served: int) -> Callable[[Log, int], object]:
 
 
 def _timed(served: int) -> Callable[[Log, int], object]:
-    """Before and after that time both have half, which the rule would not allow."""
+    """Before and after the time of the rule both classes have half, which the rule would not allow."""
 
     def write(log: Log, at: int) -> None:
         for second in range(WINDOW_S):
@@ -349,7 +349,7 @@ def _switch(log: Log, spec: str, begin: int, place: int) -> str:
 
 
 def _random_spec(dice: Random, number: int) -> str:
-    """Bounds on single classes that can be kept together; no two specifications alike."""
+    """Random bounds on single classes that can be met together."""
     floor = dice.randrange(10, 40)
     return "".join(
         (

@@ -1,4 +1,4 @@
-"""How the analysis goes about it: lines are read once if that can be, and the driver holds some windows at a time."""
+"""How the batch analysis works: lines are read once where possible, and the driver holds few windows at a time."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from qosweb.analytics.findings import Findings
 
 
-def test_response_times_are_judged_wherever_the_log_tells_of_them(
+def test_response_times_of_late_policies_are_judged(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     log = Log("</a>.response_time < 10ms\n")
@@ -38,7 +38,7 @@ def test_response_times_are_judged_wherever_the_log_tells_of_them(
         scans.append(arguments)
         return LineScan(*arguments, **options)
 
-    monkeypatch.setattr(analysis, "Scan", counting)
+    monkeypatch.setattr(analysis, "LineScan", counting)
     told_at_first = analyse(spark, wanted)
     assert len(scans) == 1
     monkeypatch.setattr(sources, "first_lines", lambda _: iter(()))
@@ -49,10 +49,8 @@ def test_response_times_are_judged_wherever_the_log_tells_of_them(
     assert told_late.samples == told_at_first.samples
 
 
-def test_a_share_short_only_over_the_whole_run_is_shown_by_the_window_that_lacks_most(
-    spark: SparkSession, tmp_path: Path
-) -> None:
-    """By 1.5 points in each of six windows, by 1.8 in one: none is violated, all together are."""
+def test_evidence_of_a_share_that_is_short_only_over_the_run(spark: SparkSession, tmp_path: Path) -> None:
+    """Short by 1.5 points in each of six windows, by 1.8 in one: no window is violated, but the run is."""
     log = Log("</a>.server_resource > 50%\n")
     for window in range(6):
         log.run(10, {"/a": 700, "default": 700}, {"/a": 482 if window == 3 else 485, "default": 515}, begin=10 * window)
@@ -71,7 +69,7 @@ def _promises(findings: Findings) -> list[dict[str, Any]]:
     return list(written)
 
 
-def test_too_many_pages_leave_untested_what_depends_on_them(
+def test_too_many_pages_leave_access_rules_untested(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     log = Log("accessed(</p>) within 5s => </q>.available = always\n</a>.available = always\n")
@@ -82,14 +80,14 @@ def test_too_many_pages_leave_untested_what_depends_on_them(
     assert {one.rule: (one.outcome, one.reason) for one in findings.run if one.line} == {
         "</a>.available = always": (
             VIOLATED,
-            "violated in 1 of 1 tested windows; the worst: 200 of 201 requests, 1 denied or expired",
+            "violated in 1 of 1 tested windows; the worst: 1 of 201 requests were denied or expired",
         ),
         "accessed(</p>) within 5s => </q>.available = always": (NOT_TESTED, PAGES),
     }
     assert len([note for note in findings.notes if note.startswith("conditions on accesses: too many pages")]) == 1
 
 
-def test_the_driver_holds_some_windows_at_a_time(
+def test_the_driver_holds_few_windows_at_a_time(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     log = Log("</a>.server_resource > 30%\n")
@@ -115,7 +113,7 @@ def test_the_driver_holds_some_windows_at_a_time(
 
 
 def test_bad_lines_are_counted_by_their_cause(spark: SparkSession, tmp_path: Path) -> None:
-    """The first pass reads no text of bad lines; a second one finds out what is wrong with them."""
+    """The first pass does not read the text of bad lines; a second one classifies them."""
     log = Log("</a>.available = always\n")
     good = log.request(1.0, "/a")
     path = log.write(tmp_path / "a.log")
@@ -143,10 +141,10 @@ def test_bad_lines_are_counted_by_their_cause(spark: SparkSession, tmp_path: Pat
     assert [row.served for row in findings.table if (row.window_s, row.node, row.name) == (None,) * 3] == [good_lines]
 
 
-def test_time_in_which_nothing_happened_is_not_looked_at(
+def test_periods_without_lines_are_skipped(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One line of long ago, by a clock that was not set: not a look at each of the years between."""
+    """A line with a time long ago, from a wrong clock: the years in between cost nothing."""
     log = Log("</a>.server_resource > 30%\n")
     log.run(20, {"/a": 3, "default": 3}, {"/a": 1, "default": 2})
     log.request(-1.7e9, "/a")

@@ -1,4 +1,4 @@
-"""The public interface on a session of the user's own, with settings that the analysis would not choose."""
+"""The public Python interface on a session that the user opened, with settings that the analysis would not choose."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def own_session(spark: SparkSession) -> SparkSession:
-    """Shares the JVM of the tests, not the settings."""
+    """A session that shares the JVM of the tests, but not the settings."""
     own = spark.newSession()
     own.conf.set("spark.sql.session.timeZone", "Asia/Tokyo")
     own.conf.set("spark.sql.ansi.enabled", "false")

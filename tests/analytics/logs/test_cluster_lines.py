@@ -1,5 +1,7 @@
-"""What the logs say of the cluster itself, through the whole analysis: planted violations, a real redirect, event lines
-that cannot be read; and what a run is called of which nothing was tested."""
+"""Cluster guarantees through the whole analysis: planted violations, a real redirect, unreadable event lines.
+
+Also: the outcome of a run in which nothing was tested.
+"""
 
 from __future__ import annotations
 
@@ -56,9 +58,11 @@ BAD_EVENTS: list[tuple[dict[str, object], str]] = [
 ]
 
 
-def analysed(spark: SparkSession, *paths: Path, aside: Path | None = None) -> Findings:
+def analysed(spark: SparkSession, *paths: Path, bad_folder: str | None = None) -> Findings:
     return analyse(
-        spark, AnalysisRequest(sources.find(list(map(str, paths)))), aside=None if aside is None else str(aside)
+        spark,
+        AnalysisRequest(sources.find(list(map(str, paths)))),
+        bad_folder=bad_folder,
     )
 
 
@@ -66,7 +70,7 @@ def of_cluster(findings: Findings) -> dict[str, tuple[str, str]]:
     return {verdict.rule: (verdict.outcome, verdict.reason) for verdict in findings.cluster}
 
 
-def test_two_views_on_one_index_and_a_policy_that_is_switched_at_two(spark: SparkSession, tmp_path: Path) -> None:
+def test_two_views_with_one_index_and_a_policy_with_two_indices(spark: SparkSession, tmp_path: Path) -> None:
     log = Log(ALWAYS)
     log.view_event(BEGIN_S - 3, 1, "1:aaaa", ("n1", "n2"))
     log.event("view", BEGIN_S - 2.5, "n1", index=4, view="2:bbbb", members=["n1"], primary=True)
@@ -85,12 +89,12 @@ def test_two_views_on_one_index_and_a_policy_that_is_switched_at_two(spark: Spar
     outcome, reason = said[view_chain.SWITCHED]
     assert outcome == VIOLATED
     assert f"policy {hash_of(other)} begins at index 7 at n1 and at 8 at n2" in reason
-    assert f"index 7 switches to policy {hash_of(other)} at n1, and n2 passed over it" in reason
+    assert f"index 7 switches to policy {hash_of(other)} at n1, but n2 skipped it" in reason
     assert said[view_chain.ONE_PLACE][0] == HELD
     assert said[view_chain.ONCE] == (HELD, "10 requests, each ended once")
 
 
-def test_a_request_that_is_sent_to_another_node_counts_once(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_redirected_request_counts_once(spark: SparkSession, tmp_path: Path) -> None:
     site = make_site(tmp_path / "site", PAGES)
     with RunningCluster(site, tmp_path, SPEC + "</thin>.available = always\n", "ab", *PIPE) as cluster:
         b = cluster.nodes["b"]
@@ -125,7 +129,7 @@ def test_a_request_that_is_sent_to_another_node_counts_once(spark: SparkSession,
     assert reason == f"1 requests ended more than once: {rid}: served at a, served at b"
 
 
-def test_event_lines_that_cannot_be_read(spark: SparkSession, tmp_path: Path) -> None:
+def test_bad_event_lines(spark: SparkSession, tmp_path: Path) -> None:
     good, bad = tmp_path / "good.log", tmp_path / "bad.log"
     log = Log(ALWAYS)
     log.lines.append(WHOLE_VIEW)
@@ -133,44 +137,47 @@ def test_event_lines_that_cannot_be_read(spark: SparkSession, tmp_path: Path) ->
     log.run(1, {"/a": 5}).write(good)
     broken = [WHOLE_VIEW | changed for changed, _ in BAD_EVENTS]
     bad.write_text("".join(json.dumps({k: v for k, v in line.items() if v is not None}) + "\n" for line in broken))
-    found = analysed(spark, good, bad, aside=tmp_path / "aside")
+    found = analysed(spark, good, bad, bad_folder=str(tmp_path / "bad"))
     counts: dict[str, int] = {}
     for _, cause in BAD_EVENTS:
         counts[cause] = counts.get(cause, 0) + 1
     assert {cause: count for file, cause, count in found.bad if file.endswith("/bad.log")} == counts
     assert len(found.bad) == len(counts)
-    assert (found.outcome, of_cluster(found)[view_chain.ONE_PLACE]) == (HELD, (HELD, "1 at 1 nodes, 1 event lines"))
-    kept = [json.loads(line) for file in (tmp_path / "aside").glob("*.json") for line in file.read_text().splitlines()]
+    assert (found.outcome, of_cluster(found)[view_chain.ONE_PLACE]) == (
+        HELD,
+        (HELD, "checked 1 event lines of 1 nodes"),
+    )
+    kept = [json.loads(line) for file in (tmp_path / "bad").glob("*.json") for line in file.read_text().splitlines()]
     assert len(kept) == len(BAD_EVENTS)
     assert all("event" in json.loads(line["line"]) for line in kept)
 
 
-def test_more_event_lines_than_are_read(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_too_many_event_lines(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for module in (line_scan, findings):
         monkeypatch.setattr(module, "EVENTS_MAX", 3)
     log = Log(ALWAYS)
     for number in range(6):
         log.event("capacity", BEGIN_S + number, "n1", index=4 + number, of="n1", capacity_bps=1000)
     found = analysed(spark, log.run(1, {"/a": 5}).write(tmp_path / "x.log"))
-    assert "the logs have more than 3 event lines: the others are left out" in found.notes
+    assert "the logs have more than 3 event lines: the others are ignored" in found.notes
     assert len(found.events) == 3
     assert of_cluster(found)[view_chain.SWITCHED] == (NOT_TESTED, "not all event lines were read")
 
 
-def test_a_run_of_which_no_promise_was_tested(
+def test_a_run_without_a_tested_guarantee(
     spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     without = analysed(spark, Log().run(2, {"/a": 5}).write(tmp_path / "x.log"))
     assert without.outcome == NOT_TESTED
     assert of_cluster(without)[view_chain.ONCE][0] == HELD  # which is no promise of a policy
-    why = "no promise of a policy was tested: the logs tell of no policy that can be read, and --spec names none"
+    why = "no guarantee of a policy was tested: the logs contain no valid policy, and --spec is not given"
     assert why in without.notes
     show(without)
     shown = capsys.readouterr().out
     assert f"note: {why}\n" in shown
     assert shown.splitlines()[-1].startswith("not tested: 10 lines")
     assert as_json(without)["outcome"] == "not tested"
-    assert 'Were the promises kept? <span class="tag untested big">not tested</span>' in page(without)
+    assert 'Guarantees: <span class="tag untested big">not tested</span>' in page(without)
     assert why in page(without)
 
     idle = Log("</a>.server_resource > 50%\n").run(2, {"/a": 5})
@@ -179,8 +186,8 @@ def test_a_run_of_which_no_promise_was_tested(
             line["rid"] = ""
     found = analysed(spark, idle.write(tmp_path / "y.log"))
     assert found.outcome == NOT_TESTED
-    assert of_cluster(found)[view_chain.ONCE] == (NOT_TESTED, "no line with which a request ends has a rid")
-    assert any(note.startswith("no promise of a policy was tested: ") for note in found.notes)
+    assert of_cluster(found)[view_chain.ONCE] == (NOT_TESTED, "no line that ends a request has a rid")
+    assert any(note.startswith("no guarantee of a policy was tested: ") for note in found.notes)
 
     held = analysed(spark, Log(ALWAYS).run(2, {"/a": 5}).write(tmp_path / "z.log"))
     assert (held.outcome, held.notes) == (HELD, [])

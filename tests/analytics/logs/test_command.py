@@ -1,4 +1,4 @@
-"""The command as a user runs it: on a node's own log, with a Spark master and worker of its own on loopback."""
+"""The command as a user runs it: on the log of a node, and with a separate Spark master and worker on loopback."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SPEC = "</shop>.available = always\n</free>.server_resource < 10%\n"
 
 @contextmanager
 def daemon(scratch: Path, name: str, *options: str) -> Iterator[list[str]]:
-    """A process of Spark's own cluster manager; what it logs grows in the list."""
+    """A process of Spark's standalone cluster; its log lines are appended to the list."""
     jars = Path(pyspark.__file__).parent / "jars" / "*"
     environ = {"PATH": os.environ["PATH"], "SPARK_LOCAL_IP": "127.0.0.1"} | java.environment(os.environ)
     environ |= {"SPARK_HOME": str(Path(pyspark.__file__).parent), "SPARK_WORKER_DIR": str(scratch / "work")}
@@ -83,4 +83,4 @@ def test_a_node_its_log_and_a_spark_cluster(tmp_path: Path) -> None:
     assert (out / "report.html").read_text().startswith("<!doctype html>")
     *_, verdict, where = ran.stdout.splitlines()
     assert verdict.startswith("held: 5 lines")
-    assert where == f"the whole report: {out / 'report.html'}"
+    assert where == f"full report: {out / 'report.html'}"

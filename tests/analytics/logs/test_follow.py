@@ -1,4 +1,4 @@
-"""``qosweb analyze --follow`` as a user runs it: killed in the middle, started again, ended with Ctrl-C."""
+"""``qosweb analyze --follow`` as a user runs it: killed in the middle, restarted, ended with Ctrl-C."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ LINES = 400
 
 
 class Writer(threading.Thread):
-    """A log to which a line is added every few milliseconds; some are garbage, and it is rotated now and then."""
+    """Appends a line to a log every few milliseconds; some lines are garbage, and the log is rotated now and then."""
 
     def __init__(self, path: Path) -> None:
         super().__init__(daemon=True)
@@ -115,9 +115,9 @@ def test_what_cannot_work(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     log.write_text('{"ts":1}\n')
     follow = ["analyze", str(log), "--follow"]
     assert main(follow) == 2
-    assert "say where with --out" in capsys.readouterr().err
+    assert "name a folder for it with --out" in capsys.readouterr().err
     assert main([*follow, "--out", str(tmp_path), "--keep-lines"]) == 2
-    assert "without --format and --keep-lines" in capsys.readouterr().err
+    assert "cannot be combined with --format or --keep-lines" in capsys.readouterr().err
     with locked(tmp_path / "out" / "checkpoint"):
         assert main([*follow, "--out", str(tmp_path / "out")]) == 2
     assert "another process uses it" in capsys.readouterr().err
@@ -125,4 +125,4 @@ def test_what_cannot_work(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
         '{"window":60,"slot":1,"waited":5,"slack":50,"response":"service","spec":""}'
     )
     assert main([*follow, "--out", str(tmp_path / "out")]) == 2
-    assert "was begun with another --window" in capsys.readouterr().err
+    assert "was created with a different --window" in capsys.readouterr().err

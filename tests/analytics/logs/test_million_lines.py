@@ -1,4 +1,4 @@
-"""A million lines of which one is wrong: the command finds it, names it, and finds nothing else."""
+"""A million lines with one fault: the command finds it, names it, and reports nothing else."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The command on a log in which a promise was broken, and once more on the lines that the first analysis kept."""
+"""The command on a log with a violated guarantee, and again on the Parquet lines that the first analysis exported."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def _analysed(logs: Path, spec: Path, out: Path, *options: str) -> tuple[int, di
     return ran.returncode, json.loads((out / "report.json").read_text()), ran.stdout + ran.stderr
 
 
-def test_a_violation_is_exit_code_1_and_the_same_on_the_lines_that_were_kept(tmp_path: Path) -> None:
+def test_a_violation_is_exit_code_1_also_on_exported_lines(tmp_path: Path) -> None:
     log = Log(OTHER)
     log.run(20, {"/a": 20, "/b": 60, "default": 60}, {"/a": 20, "/b": 40, "default": 40})
     denied = log.request(13.5, "/a", "denied")

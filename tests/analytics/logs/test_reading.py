@@ -1,4 +1,4 @@
-"""All forms of logs in one folder: plain and compressed JSON, Parquet, combined; and lines that cannot be read."""
+"""All log formats in one folder: plain and compressed JSON, Parquet, combined; and bad lines."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from qosweb.analytics.read.log_lines import events, read_lines, requests
 from qosweb.analytics.read.rows import VIOLATED, AnalysisRequest
 from qosweb.analytics.report.html_report import page
 from qosweb.analytics.report.json_report import as_json
-from qosweb.analytics.report.parquet_export import keep_lines, keep_tables
+from qosweb.analytics.report.parquet_export import export_lines, export_tables
 from qosweb.errors import UsageError
 from tests.analytics.logs.truth import Log
 
@@ -35,7 +35,7 @@ BAD = {
 }
 
 
-def test_all_forms_and_all_that_is_wrong(spark: SparkSession, tmp_path: Path) -> None:
+def test_all_formats_and_all_causes_of_bad_lines(spark: SparkSession, tmp_path: Path) -> None:
     logs, out = tmp_path / "logs", tmp_path / "out"
     logs.mkdir()
     log = Log(SPEC)
@@ -53,7 +53,7 @@ def test_all_forms_and_all_that_is_wrong(spark: SparkSession, tmp_path: Path) ->
     (logs / "n2.log.gz").write_bytes(gzip.compress(text.encode()))
     (logs / "apache.log").write_text(COMBINED.format(at=0, status=200) + COMBINED.format(at=1, status=503) + "?\n")
 
-    findings = analyse(spark, AnalysisRequest(sources.find([str(logs)])), aside=str(out / "bad"))
+    findings = analyse(spark, AnalysisRequest(sources.find([str(logs)])), bad_folder=str(out / "bad"))
 
     expected = [(cause, 1) for cause in (*BAD.values(), "unknown decision", "a number out of range")]
     expected.append(("not a JSON object", 1))  # the last line of the combined log
@@ -67,12 +67,12 @@ def test_all_forms_and_all_that_is_wrong(spark: SparkSession, tmp_path: Path) ->
     rows = {row.name: row for row in findings.table if row.window_s is None and row.node is None}
     assert (rows["/a"].served, rows["/a"].denied, rows["/a"].redirected) == (11, 1, 1)
     assert (rows["-"].served, rows["-"].denied, rows["default"].asked) == (1, 1, 10)
-    assert findings.notes == ["2 requests of the combined format, which names no class: not judged"]
+    assert findings.notes == ["2 requests in the combined format, which has no class: not judged"]
     assert {row.name for row in findings.top if row.what == "page"} >= {"/x", "/default.html"}
 
     found = sources.find([str(logs)])
-    keep_lines(spark, found, out)
-    keep_tables(spark, findings, out)
+    export_lines(spark, found, out)
+    export_tables(spark, findings, out)
     assert spark.read.parquet(str(out / "table.parquet")).count() == len(findings.table)
     kept = sources.find([str(out / "lines.parquet")])
     assert kept.parquet

@@ -1,4 +1,4 @@
-"""A log that grows while it is followed, with restarts: in the end the same is known as of the whole log at once."""
+"""Following a growing log with restarts ends with the same findings as analysing the complete log at once."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ LATE_S = 5.0
 
 
 class Killed(Exception):
-    """What the test raises where a process would die."""
+    """Raised by the test where a process would die."""
 
 
 class Growing:
-    """Two nodes' logs, written piece by piece, and a stream on them that is started anew for each piece."""
+    """Logs of two nodes, written in pieces, and a stream that is restarted for each piece."""
 
     def __init__(self, spark: SparkSession, folder: Path) -> None:
         self.spark, self.folder, self.log, self.written = spark, folder, Log(SPEC), 0
@@ -51,7 +51,7 @@ class Growing:
         self.written = len(self.log.lines)
 
     def take_in(self, publish: Callable[[Findings], None] | None = None) -> Findings:
-        """All that is there now; windows that close are published on the way."""
+        """Processes all current lines; windows that close are published."""
         checkpoint = self.folder / "checkpoint"
         logs = LogTail([str(self.folder / "logs")], checkpoint)
         self.published = []

@@ -1,4 +1,4 @@
-"""Every kind of promise, kept and broken, on a log whose truth is known; and an independent verifier's word on it."""
+"""Every kind of guarantee, held and violated, on a log with known truth; checked by an independent verifier."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def _of(findings: Findings, policy: str, window_s: int) -> list[Verdict]:
 
 
 @pytest.mark.parametrize("phase", PHASES, ids=lambda phase: phase.name)
-def test_a_fault_is_found_where_it_is_and_nowhere_else(phase: Phase, findings: Findings, story: Story) -> None:
+def test_each_fault_is_found_in_its_window_only(phase: Phase, findings: Findings, story: Story) -> None:
     policy, begin = story.policies[phase.name], story.begins[phase.name]
     kept, broken = _of(findings, policy, begin), _of(findings, policy, begin + WINDOW_S)
     assert [v for v in kept if v.outcome == VIOLATED] == []
@@ -29,7 +29,7 @@ def test_a_fault_is_found_where_it_is_and_nowhere_else(phase: Phase, findings: F
 
 
 @pytest.mark.parametrize("phase", PHASES, ids=lambda phase: phase.name)
-def test_lines_show_the_fault(phase: Phase, findings: Findings, story: Story) -> None:
+def test_evidence_lines_show_the_fault(phase: Phase, findings: Findings, story: Story) -> None:
     policy = story.policies[phase.name]
     by_rid = {line["rid"]: line for line in story.log.lines if "event" not in line}
     shown = [v for v in findings.samples if v.policy == policy and v.rule in phase.rules]
@@ -47,7 +47,7 @@ def test_lines_show_the_fault(phase: Phase, findings: Findings, story: Story) ->
 
 
 def _shows(line: dict[str, Any], evidence: EvidenceQuery) -> bool:
-    """The line itself tells what it is shown for."""
+    """True if the line itself shows the violation."""
     match evidence.what:
         case "lost":
             return line["decision"] in ("denied", "expired")
@@ -73,8 +73,8 @@ def test_a_window_in_which_the_policy_changes_is_judged_in_parts(findings: Findi
         assert exact.promise == pytest.approx(promise * exact.whole)
 
 
-def test_a_window_in_which_nodes_come_or_go_is_judged_in_parts(findings: Findings, story: Story) -> None:
-    """By the bound and the capacity that there were; the second in which they changed is left out."""
+def test_a_window_in_which_nodes_join_or_leave_is_judged_in_parts(findings: Findings, story: Story) -> None:
+    """By the bound and the capacity of each part; the second of the change is not judged."""
     policy, begin = story.policies["grown"], story.begins["grown"]
     came, went = _of(findings, policy, begin), _of(findings, policy, begin + WINDOW_S)
     assert {v.outcome for v in came} == {HELD}
@@ -101,8 +101,8 @@ def test_the_verifier_agrees(findings: Findings, story: Story) -> None:
     assert min(outcomes.values()) >= 5, "all outcomes occur"
 
 
-def test_the_verifier_finds_what_was_planted_by_itself(story: Story) -> None:
-    """It agrees with the story, too, and not only with the analysis; and it knows most kinds of promises."""
+def test_the_verifier_finds_the_planted_faults(story: Story) -> None:
+    """The verifier agrees with the planted faults, too, and covers most kinds of guarantees."""
     own = verify(story.log.lines, story.simple)
     phases = [phase for phase in PHASES if story.policies[phase.name] in story.simple]
     assert len(phases) >= 13
@@ -122,7 +122,7 @@ def test_the_run_is_violated_and_its_rules_say_where(findings: Findings, story: 
         assert {v.rule for v in of_run if v.outcome == VIOLATED} == set(phase.rules)
 
 
-def test_the_cluster_kept_its_own_promises(findings: Findings) -> None:
+def test_the_guarantees_of_the_cluster_are_held(findings: Findings) -> None:
     assert {v.outcome for v in findings.cluster} == {HELD}
 
 

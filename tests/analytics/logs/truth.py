@@ -1,6 +1,6 @@
-"""Logs with a known truth: a fluid cluster that serves exactly what it is told to, second by second.
+"""Generates logs with known truth: a fluid cluster that serves exactly the given number of requests per second.
 
-Every second each class asks for ``asked`` requests and ``served`` of them are served, all of one size; the others are
+Every second each class sends ``asked`` requests and ``served`` of them are served, all of one size; the others are
 denied. Planted faults are changes to these numbers, or to single lines.
 """
 
@@ -27,7 +27,7 @@ def hash_of(spec: str) -> str:
 
 @dataclass
 class Log:
-    """Lines of one cluster; ``lines`` may be changed before they are written."""
+    """Log lines of one cluster; ``lines`` may be changed before they are written."""
 
     spec: str = ""
     nodes: tuple[str, ...] = ("n1", "n2")
@@ -52,7 +52,7 @@ class Log:
         return self
 
     def request(self, at_s: float, name: str, decision: str = "served", **fields: Any) -> dict[str, Any]:
-        """One line; ``at_s`` is from the beginning, and is when the request was decided."""
+        """Adds one line; ``at_s`` is the decision time, from the beginning of the log."""
         self._number += 1
         wait_ms = fields.pop("queue_ms", 0.0)
         service_ms = fields.pop("service_ms", 5.0 if decision == "served" else 0.0)
@@ -80,7 +80,7 @@ class Log:
         return line
 
     def second(self, at_s: int, asked: dict[str, int], served: dict[str, int]) -> Log:
-        """One second: of ``asked`` requests of each class ``served`` are served, the others denied at once."""
+        """Adds one second: of ``asked`` requests of each class ``served`` are served, the others denied at once."""
         for name, count in asked.items():
             done = min(count, served.get(name, 0))
             for number in range(count):

@@ -1,7 +1,7 @@
-"""An independent verifier: the same questions as the analysis asks, in plain Python, over the lines themselves.
+"""Independent verifier: computes the same verdicts as the analysis in plain Python, over the lines themselves.
 
-It shares no code with the package: it reads rules by regular expressions, knows only specifications with bounds on
-single classes, and divides by its own water level. So it can be wrong only where both are wrong in the same way.
+It shares no code with the package: it reads rules by regular expressions, supports only specifications with bounds on
+single classes, and divides by its own water level. So an error stays undetected only if both make it in the same way.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ ENDED = ("served", "denied", "expired", "failed")
 
 
 class Given(NamedTuple):
-    """The options of an analysis: how finely it looks, and what it leaves out."""
+    """The options of an analysis."""
 
     tolerance: float = 0.02
     window_s: int = 10
@@ -34,7 +34,7 @@ USUAL = Given()
 
 
 class Seen(NamedTuple):
-    """``kind`` is how the name of the analysis' verdict ends that has these numbers; empty if it has but one."""
+    """Expected verdict. ``kind`` is the suffix of the analysis' verdict kind; empty if the rule has only one."""
 
     outcome: str
     promise: float | None = None
@@ -43,7 +43,7 @@ class Seen(NamedTuple):
 
 
 class _Sums:
-    """Of one window; what has no ``all`` is of the seconds in which somebody was held back or waited."""
+    """Sums of one window; fields without ``all`` cover the contended seconds only."""
 
     def __init__(self) -> None:
         self.got: Counter[str] = Counter()  # bytes, and what each request costs besides
@@ -65,7 +65,7 @@ class _Sums:
 def verify(
     lines: list[dict[str, Any]], specs: dict[str, str], given: Given = USUAL
 ) -> dict[tuple[str, str, int], Seen]:
-    """What is to be said of (policy, rule, window)."""
+    """Expected verdicts by (policy, rule, window)."""
     every = [line for line in lines if "event" not in line]
     at = {id(line): int(line["ts"] + line["queue_ms"] / 1000) for line in every}
     first = min(at.values()) + given.skip_s
@@ -113,7 +113,7 @@ def verify(
 
 
 def _means(lines: list[dict[str, Any]], at_s: float) -> tuple[int, float | None]:
-    """How many nodes there were, and their capacity together, if all have told theirs."""
+    """Number of nodes, and their total capacity, if all have reported theirs."""
     events = sorted((line for line in lines if "event" in line and line["ts"] <= at_s), key=lambda line: line["ts"])
     members: list[str] = []
     capacity: dict[str, float] = {}
@@ -250,7 +250,7 @@ def _never_more(
     name: str, part: float, sums: _Sums, always: set[str], asked: dict[str, float], grain: dict[str, float],
     capacity: float | None, given: Given,
 ) -> Seen:  # fmt: skip
-    """A hard bound is of the capacity, which has to be known here, whether somebody was held back or not."""
+    """A hard bound is a part of the capacity, which must be known here, contended or not."""
     assert capacity is not None, "the verifier knows hard bounds only where the log tells the capacity"
     whole = capacity * given.window_s
     limit = part * (whole - sum(sums.all_got[one] for one in always))
@@ -261,7 +261,7 @@ def _never_more(
 
 
 def _gaps(due: float, asked: float, answers: float) -> float:
-    """What a class cannot take for want of anybody who waits: a queue for so many answers, one in service."""
+    """The amount that a class loses while its queue is empty: a bounded queue of responses, one in service."""
     if not due:
         return 0.0
     levels = [(asked / due) ** at for at in range(int(answers) + 3)]  # how long it has so many, as a geometric series
@@ -304,7 +304,7 @@ def _water(
     whole: float,
     hard: dict[str, float],
 ) -> dict[str, float]:
-    """Floors first, then max-min within the ceilings; what is left over then, to all, in equal gains."""
+    """Floors first, then max-min within the ceilings; the remaining capacity goes to all, in equal gains."""
     asked = {name: min(amount, max(hard.get(name, amount), 0.0)) for name, amount in given.items()}
 
     def at(level: float) -> dict[str, float]:

@@ -1,4 +1,4 @@
-"""Which files are logs, and of what kind."""
+"""Finding log files and detecting their format."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_globs_and_files_name_each_file_once(logs: Path) -> None:
     assert [Path(name).name for name in found.json] == ["n1.log", "n2.log.gz"]
 
 
-def test_what_only_spark_can_open_is_left_to_it() -> None:
+def test_remote_addresses_are_left_to_spark() -> None:
     assert find(["hdfs://host/logs"]) == Sources(json=("hdfs://host/logs",))
     assert size(Sources(json=("hdfs://host/logs",))) is None
 
@@ -51,8 +51,8 @@ def test_mistakes_say_what_is_wrong(logs: Path) -> None:
     for name, said in (
         ("nothing.log", "no such file or folder"),
         ("x*.log", "no such file or folder"),
-        ("empty.log", "no lines in it"),
-        ("broken.gz", "cannot be uncompressed"),
+        ("empty.log", "no log lines found"),
+        ("broken.gz", "cannot be decompressed"),
     ):
         with pytest.raises(UsageError, match=said):
             find([str(logs / name)])

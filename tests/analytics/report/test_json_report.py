@@ -1,4 +1,4 @@
-"""What is written is described: every key of the JSON report, every column, every option is in the README."""
+"""The README documents every key of the JSON report, every column and every option."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ NAMED = frozenset(re.findall(r"`([^`\n]+)`", README))
 
 
 def _findings() -> Findings:
-    """One of everything."""
+    """Findings with one element in every list."""
     rule = "</a>.available = always"
     policies, _ = from_events([LogEvent("policy", 0.0, "n1", 1, policy="p", text=rule)])
     window = Verdict("always", rule, "p", PartKey(0, "p", "", 0), VIOLATED, "", line=1)

@@ -1,10 +1,10 @@
-"""A small shell script that answers like a Java would."""
+"""A small shell script that behaves like `java -version`."""
 
 from pathlib import Path
 
 
 def install(home: Path, script: str) -> Path:
-    """Put a script where a home has its java; the home."""
+    """Installs a script as the java of a Java home; returns the home."""
     java = home / "bin" / "java"
     java.parent.mkdir(parents=True)
     java.write_text(f"#!/bin/sh\n{script}\n")
@@ -13,7 +13,7 @@ def install(home: Path, script: str) -> Path:
 
 
 def saying(version: str, *, noise: str = "") -> str:
-    """The answer of a Java of this version."""
+    """A script that prints the version text of this Java version."""
     return (
         "cat_() { while IFS= read -r line; do printf '%s\\n' \"$line\"; done }\n"
         f"cat_ >&2 <<'END'\n{noise}\n"

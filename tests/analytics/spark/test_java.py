@@ -1,3 +1,5 @@
+"""Finding a Java runtime: candidates, their order, and the errors for unsuitable ones."""
+
 import os
 import subprocess
 import sys
@@ -13,7 +15,7 @@ from tests.analytics.spark.fake_java import install, saying
 
 @pytest.fixture
 def environ(tmp_path: Path) -> dict[str, str]:
-    """A fresh machine's: no Java anywhere."""
+    """The environment of a machine without Java."""
     return {"XDG_CACHE_HOME": str(tmp_path / "cache"), "PATH": str(tmp_path / "nothing")}
 
 
@@ -73,8 +75,8 @@ def test_real_noise_does_not_hide_the_version(environ: dict[str, str]) -> None:
     [
         (saying("1.8.0_292"), "version 1.8.0_292 is older than 17"),
         (saying("16.0.2"), "version 16.0.2 is older than 17"),
-        ("echo hello", "does not tell its version"),
-        (saying("unknown"), "does not tell its version"),
+        ("echo hello", "printed no version"),
+        (saying("unknown"), "printed no version"),
         ("exit 3", "failed with status 3"),
         ("exec sleep 600", "took more than 2 s"),
     ],

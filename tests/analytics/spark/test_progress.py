@@ -1,4 +1,4 @@
-"""The line that changes in a terminal, and what else is written there; plain lines elsewhere; what Spark is asked."""
+"""Progress display: the updated line in a terminal, plain lines elsewhere, and queries to Spark's status tracker."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ class Terminal(io.StringIO):
         return True
 
 
-def test_the_line_is_gone_while_something_else_is_written() -> None:
+def test_the_line_is_cleared_while_something_else_is_written() -> None:
     terminal = Terminal()
     with ProgressDisplay(quiet=False, to=terminal) as progress:
-        progress.say("adding up")
+        progress.show_step("adding up")
         wait_for(lambda: "adding up" in terminal.getvalue(), "the line", 30)
         with progress.silence():
             terminal.write("held\n")
@@ -30,12 +30,12 @@ def test_the_line_is_gone_while_something_else_is_written() -> None:
 
 
 class Told:
-    """A tracker that says what the test wants, or that its session has ended."""
+    """A tracker that returns the given progress, or fails as if its session had ended."""
 
     def __init__(self, work: SparkProgress | None) -> None:
         self.work = work
 
-    def look(self) -> SparkProgress:
+    def read_progress(self) -> SparkProgress:
         if self.work is None:
             raise ConnectionError("the JVM has ended")
         return self.work
@@ -45,7 +45,7 @@ def test_a_terminal_shows_stages_and_tasks() -> None:
     terminal = Terminal()
     with ProgressDisplay(quiet=False, to=terminal) as progress:
         tracker = Told(SparkProgress(stages_done=3, tasks_done=7, tasks=22))
-        progress.say("adding up")
+        progress.show_step("adding up")
         progress.watch(tracker)
         shown = "adding up: 7 of 22 tasks, 3 stages done"
         wait_for(lambda: shown in terminal.getvalue(), "the work", 30)
@@ -54,16 +54,16 @@ def test_a_terminal_shows_stages_and_tasks() -> None:
         wait_for(lambda: "adding up  " in terminal.getvalue()[before:], "the step alone", 30)
 
 
-def test_elsewhere_a_step_begins_with_a_line_that_says_what_was_done() -> None:
+def test_without_a_terminal_each_step_is_a_line() -> None:
     file = io.StringIO()
     with ProgressDisplay(quiet=False, to=file) as progress:
         tracker = Told(SparkProgress())
-        progress.say("starting")
+        progress.show_step("starting")
         progress.watch(tracker)
         tracker.work = SparkProgress(stages_done=1, tasks_done=2, tasks=9)
-        progress.say("judging")
+        progress.show_step("judging")
         tracker.work = None
-        progress.say("writing")
+        progress.show_step("writing")
     assert re.sub(r"\(\d+ s", "(0 s", file.getvalue()).splitlines() == [
         "qosweb: starting (0 s)",
         "qosweb: judging (0 s; 1 stage done)",
@@ -72,7 +72,7 @@ def test_elsewhere_a_step_begins_with_a_line_that_says_what_was_done() -> None:
     quiet = io.StringIO()
     with ProgressDisplay(quiet=True, to=quiet) as progress:
         progress.watch(Told(SparkProgress(1, 2, 3)))
-        progress.say("starting")
+        progress.show_step("starting")
     assert quiet.getvalue() == ""
 
 
@@ -87,7 +87,7 @@ class Job(NamedTuple):
 
 
 class Spark:
-    """A session, its context, and its status tracker."""
+    """A fake session, its context, and its status tracker."""
 
     def __init__(self) -> None:
         self.sparkContext = self
@@ -114,11 +114,11 @@ class Spark:
 def test_stages_that_ended_are_counted_and_skipped_ones_are_not() -> None:
     spark: Any = Spark()
     tracker = SparkTracker(spark)
-    assert tracker.look() == SparkProgress()
+    assert tracker.read_progress() == SparkProgress()
     spark.stages, spark.active, spark.jobs = {0: Stage(5, 21)}, [0], {0: Job("RUNNING", [0])}
-    assert tracker.look() == SparkProgress(0, 5, 21)
+    assert tracker.read_progress() == SparkProgress(0, 5, 21)
     spark.stages, spark.active = {0: Stage(21, 21), 1: Stage(4, 4), 2: Stage(0, 4), 3: Stage(1, 4)}, [3]
     spark.jobs = {0: Job("SUCCEEDED", [0]), 1: Job("SUCCEEDED", [1, 2]), 2: Job("RUNNING", [0, 3])}
-    assert tracker.look() == SparkProgress(2, 1, 4)
+    assert tracker.read_progress() == SparkProgress(2, 1, 4)
     spark.active, spark.jobs[2] = [], Job("SUCCEEDED", [0, 3])
-    assert tracker.look() == SparkProgress(3, 0, 0)
+    assert tracker.read_progress() == SparkProgress(3, 0, 0)

@@ -1,4 +1,4 @@
-"""The Spark session: what it takes from its environment, what it leaves behind, and where its workers reach it."""
+"""The Spark session: its environment, its cleanup, and the address at which its workers reach it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ JOB_TIMEOUT_S = 300
 
 @pytest.fixture
 def fresh_machine(tmp_path: Path) -> dict[str, str]:
-    """An environment that has every program of this machine but Java, and no variable that names one."""
+    """An environment with every program of this machine but Java, and without variables that name one."""
     programs = tmp_path / "programs"
     programs.mkdir()
     for directory in os.environ["PATH"].split(os.pathsep):
@@ -135,5 +135,7 @@ def test_a_master_without_a_route_is_one_line() -> None:
     def nowhere(_: str) -> str:
         raise OSError(101, "Network is unreachable")
 
-    with pytest.raises(AnalyticsUnavailableError, match=r"^no Spark session on spark://far:7077: no way to far \(Netw"):
+    with pytest.raises(
+        AnalyticsUnavailableError, match=r"^cannot start Spark on spark://far:7077: no route to far \(Netw"
+    ):
         address_for("spark://far:7077", nowhere)

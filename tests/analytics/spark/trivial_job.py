@@ -1,4 +1,4 @@
-"""A small Spark job that prints as JSON what the JVM and the Python workers say about themselves.
+"""A small Spark job that prints as JSON the environment of the JVM and of the Python workers.
 
 Not a test: `test_session` runs it as a process.
 """

@@ -1,1 +1,1 @@
-"""Shares and feasibility."""
+"""Tests of shares and feasibility."""

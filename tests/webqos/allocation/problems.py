@@ -1,4 +1,4 @@
-"""Random problems, for hypothesis."""
+"""Hypothesis strategies for random allocation problems."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def groups(draw: st.DrawFn, classes: int) -> tuple[int, ...]:
 
 @st.composite
 def nested_groups(draw: st.DrawFn, classes: int) -> list[tuple[int, ...]]:
-    """Cut a line of classes into two, and the pieces again."""
+    """Splits a sequence of classes into two, and the pieces again."""
     pieces = [tuple(range(classes))]
     found: list[tuple[int, ...]] = []
     for piece in pieces:  # grows while it is walked
@@ -51,7 +51,7 @@ def ratios(draw: st.DrawFn, classes: int) -> Ratio:
 
 @st.composite
 def orders(draw: st.DrawFn, classes: int) -> tuple[tuple[int, int], ...]:
-    """A partial order that no number knows: along a random arrangement of the classes."""
+    """A partial order along a random arrangement of the classes."""
     arranged = draw(st.permutations(range(classes)))
     pairs = [(a, b) for a in range(classes) for b in range(a + 1, classes)]
     chosen = draw(st.lists(st.sampled_from(pairs), max_size=3, unique=True)) if pairs else []
@@ -82,7 +82,7 @@ def _problem(
 
 @st.composite
 def nested_problems(draw: st.DrawFn, *, classes_max: int = 6, relations: bool = False, order: bool = True) -> Problem:
-    """Bounds that contain each other or have nothing in common."""
+    """Bounds on groups that contain each other or are disjoint."""
     classes = draw(st.integers(1, classes_max))
     found = draw(nested_groups(classes))
     return _problem(
@@ -92,7 +92,7 @@ def nested_problems(draw: st.DrawFn, *, classes_max: int = 6, relations: bool = 
 
 @st.composite
 def single_problems(draw: st.DrawFn, *, classes_max: int = 6, order: bool = True) -> Problem:
-    """At most one floor and one ceiling for each class, and none for groups."""
+    """At most one floor and one ceiling per class, none on groups."""
     classes = draw(st.integers(1, classes_max))
     return _problem(
         draw,
@@ -105,7 +105,7 @@ def single_problems(draw: st.DrawFn, *, classes_max: int = 6, order: bool = True
 
 @st.composite
 def any_problems(draw: st.DrawFn, *, classes_max: int = 5, relations: bool = True, order: bool = True) -> Problem:
-    """Bounds that overlap as they like."""
+    """Bounds that overlap in any way."""
     classes = draw(st.integers(1, classes_max))
     return _problem(
         draw,

@@ -1,7 +1,7 @@
-"""The specification of shares, executed: slow, and each line a sentence of the docstring of ``shares``.
+"""Executable specification of shares: slow, each line a sentence of the docstring of ``shares``.
 
-Lexicographic max-min by one linear program after the other, in floating point, by scipy. Nothing here knows of
-water levels, optimal faces or whole numbers.
+Lexicographic max-min by one linear program after the other, in floating point, with scipy. Uses no water levels,
+optimal faces or integers.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ def reference(problem: Problem, demand: Sequence[int]) -> list[float]:
 
 
 def _by_levels(uppers: list[Upper], levels: Iterable[list[int]], size: int) -> Vector:
-    """The classes of one level after the other are given all that max-min can give them."""
+    """Gives the classes of one level after the other all that max-min allows."""
     unit = np.eye(size)
     for level in levels:
         fixed = _lexicographic([unit[one] for one in level], uppers)
@@ -91,7 +91,7 @@ def _by_levels(uppers: list[Upper], levels: Iterable[list[int]], size: int) -> V
 
 
 def _floors(uppers: list[Upper], floors: Iterable[tuple[tuple[int, ...], float]], wanted: Vector) -> list[Upper]:
-    """Every floor, or all its classes ask for; if that cannot be, fractions of them that are max-min."""
+    """Every floor, or the demand of its classes; if that is infeasible, max-min fractions of them."""
     size = len(wanted)
     needs = [(_sum(size, group), min(ppm, float(_sum(size, group) @ wanted))) for group, ppm in floors]
     needs = [(vector, need) for vector, need in needs if need > 0]
@@ -100,7 +100,7 @@ def _floors(uppers: list[Upper], floors: Iterable[tuple[tuple[int, ...], float]]
 
 
 def _lexicographic(functions: list[Vector], uppers: list[Upper], most: float = np.inf) -> list[float]:
-    """The values of linear functions at the lexicographic max-min: raise the least; what cannot rise is fixed."""
+    """Values of linear functions at the lexicographic max-min: raise the smallest, fix those that cannot rise."""
     scale = PPM if most == 1.0 else 1.0
     values = [most] * len(functions)
     rising = set(range(len(functions)))
@@ -123,7 +123,7 @@ def _lexicographic(functions: list[Vector], uppers: list[Upper], most: float = n
 
 
 def _least(functions: list[Vector], uppers: list[Upper]) -> float:
-    """The largest least value: maximise t with t <= every function."""
+    """The largest minimum: maximise t with t <= every function."""
     size = len(functions[0])
     with_t = [(np.append(vector, 0.0), limit) for vector, limit in uppers]
     with_t += [(np.append(-vector, 1.0), 0.0) for vector in functions]

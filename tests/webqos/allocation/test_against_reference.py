@@ -1,4 +1,4 @@
-"""Shares are what the executed specification says, whichever method found them."""
+"""Shares equal those of the executable specification, whichever method found them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether constraints agree, decided exactly, and the smallest set of those that do not."""
+"""The feasibility check is exact, and names a smallest set of contradicting constraints."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_a_smallest_contradiction_is_found(problem: Problem) -> None:
 
 @settings(max_examples=40)
 @given(any_problems(order=False))
-def test_without_time_an_irreducible_contradiction_is_found(problem: Problem) -> None:
+def test_without_rounds_an_irreducible_contradiction_is_found(problem: Problem) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(contradictions, "ROUNDS_MAX", 0)
         found = contradiction(problem)
@@ -52,12 +52,12 @@ def _floors(*ppm: int) -> tuple[ShareBound, ...]:
     return tuple(ShareBound((one,), amount, one) for one, amount in enumerate(ppm))
 
 
-def test_floors_may_add_up_to_all_but_not_to_a_part_more() -> None:
+def test_floors_may_add_up_to_the_capacity_but_not_to_one_part_more() -> None:
     assert contradiction(Problem(3, _floors(333_333, 333_333, 333_334), ())) is None
     assert contradiction(Problem(3, _floors(333_333, 333_334, 333_334), ())) == (0, 1, 2)
 
 
-def test_a_hundred_floors_that_add_up_to_all_and_to_a_part_more() -> None:
+def test_a_hundred_floors_at_the_capacity_and_one_part_above() -> None:
     assert contradiction(Problem(100, _floors(*[10_000] * 100), ())) is None
     assert contradiction(Problem(100, _floors(*[10_000] * 99, 10_001), ())) == tuple(range(100))
 
@@ -85,7 +85,7 @@ def test_groups_that_overlap() -> None:
 
 
 def test_ratios_are_decided_exactly() -> None:
-    """A third is no whole number of parts: 3 * a = b and a + b = all leaves a quarter, and not a part more."""
+    """A third is not an integer: 3 * a = b and a + b = all leaves a quarter, and not a part more."""
     thrice = (Ratio((1,), (0,), "==", 3, 1, 9),)
     assert contradiction(Problem(2, (ShareBound((0,), 250_000, 0),), (), thrice)) is None
     assert contradiction(Problem(2, (ShareBound((0,), 250_001, 0),), (), thrice)) == (0, 9)
@@ -106,7 +106,7 @@ def test_ratios_with_large_numbers_are_decided_exactly() -> None:
     assert contradiction(Problem(2, (ShareBound((0,), 500_000, 0),), (), above_one)) == (0, 8)
 
 
-def test_equal_shares_hold_whatever_is_written() -> None:
+def test_equal_shares_always_hold() -> None:
     assert contradiction(Problem(3, _floors(333_333), (), equal=((0, 1, 2),))) is None
     assert contradiction(Problem(3, _floors(333_334), (), equal=((0, 1, 2),))) == (0,)
 

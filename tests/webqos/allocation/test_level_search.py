@@ -1,4 +1,4 @@
-"""Shares found with few rules and few columns are exactly those of one linear program over everything."""
+"""Shares found with few rules and few columns equal those of one linear program over everything."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def _is_missed(floor: Group, shares: list[Fraction], demand: list[int]) -> bool:
 
 
 def test_the_usual_problem() -> None:
-    """A chain of ratios, ceilings that overlap and a floor over a group, all of which bind, and five free classes."""
+    """A chain of ratios, overlapping ceilings and a floor on a group, all binding, and five free classes."""
     ceilings = (ShareBound((4, 5, 6), 200_000, 0), ShareBound((6, 7), 100_000, 1))
     floors = (ShareBound((8, 9), 250_000, 2), ShareBound((10,), 30_000, 3))
     problem, demand = Problem(15, floors, ceilings), [PPM // 4] * 15
@@ -92,14 +92,14 @@ def test_the_usual_problem() -> None:
 
 @pytest.mark.parametrize("last", [PPM // 4 - 1, PPM // 4, PPM // 4 + 1])
 def test_capacity_that_is_exhausted_where_a_free_class_is_full(last: int) -> None:
-    """Two classes bound by a ratio, one that is full just there, and one that starts to rise just there."""
+    """Two classes bound by a ratio, one that is full at exactly that level, and one that starts to rise there."""
     rules = Rules([((3,), PPM // 4)], [], [Relation((0,), (1,), 1, 1)], [])
     demand, levels = [PPM, PPM, last, PPM], (0, 0, 0, 0)
     assert _beside(demand, levels, rules) == _fractions(fill(PPM, demand, levels, *rules).exact)
 
 
 def test_thousands_of_classes_beside_a_ratio() -> None:
-    """All others ask for different amounts: the linear program has no columns for them."""
+    """All other classes have different demands: the linear program has no columns for them."""
     classes = 3_000
     demand = [PPM, PPM, *range(1, classes - 1)]
     problem = Problem(classes, (), (), (Ratio((0,), (1,), "==", 2, 1, 0),))
@@ -113,7 +113,7 @@ def test_thousands_of_classes_beside_a_ratio() -> None:
 @settings(max_examples=150)
 @given(with_demand(any_problems() | nested_problems(classes_max=10, relations=True)), st.data())
 @example((Problem(2, (), (), (Ratio((0,), (1,), ">=", 2, 1, 0),)), (PPM, PPM)), None)
-def test_what_was_asked_before_makes_no_difference(case: Case, data: st.DataObject | None) -> None:
+def test_earlier_demands_make_no_difference(case: Case, data: st.DataObject | None) -> None:
     problem, demand = case
     allocator = Allocator(problem)
     shares = allocator.shares(demand)

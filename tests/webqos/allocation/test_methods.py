@@ -1,4 +1,4 @@
-"""The quick methods give exactly what the general one gives, wherever they answer at all."""
+"""The fast methods give exactly the shares of the general method, wherever they apply."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_water_levels(case: Case) -> None:
 
 
 def test_few_parts_among_many() -> None:
-    """No bound binds here but that of all: the five that ask get three fifths each, so the groups 9/5 and 6/5."""
+    """Only the capacity binds: the five classes with demand get three fifths each, so the groups 9/5 and 6/5."""
     everyone, first, last = tuple(range(8)), (0, 1, 2, 3), (4, 5, 6, 7)
     nested = Nested([0] * 8, [(last, 0)], [(everyone, 3), (first, 50_000)])
     assert nested.fill([0, PPM, PPM, PPM, 0, 0, PPM, PPM]) == [0, 1, 1, 0, 0, 0, 1, 0]
@@ -123,14 +123,14 @@ def test_rounding_keeps_every_ceiling_and_nearly_every_share(case: Case) -> None
     assert all(sum(shares[one] for one in group) > sum(exact[one] for one in group) - len(group) for group, _ in floors)
 
 
-def test_rounding_thinks_of_floors_first() -> None:
+def test_rounding_fills_floors_first() -> None:
     halves = Exact([1, 1, 1, 1], 2)
     assert Rounding([0] * 4, [], []).whole(halves, [5] * 4) == [1, 1, 0, 0]
     assert Rounding([0] * 4, [((2, 3), 1)], []).whole(halves, [5] * 4) == [1, 0, 1, 0]
 
 
 def test_rounding_gives_to_others_what_no_rounding_up_can_use() -> None:
-    """Three halves, of which each two are bound by one: no two can be rounded up."""
+    """Three halves, each two bounded by one: no two can be rounded up."""
     pairs = [((0, 1), 1), ((1, 2), 1), ((0, 2), 1)]
     assert Rounding([0] * 4, [], pairs).whole(Exact([1, 1, 1, 10], 2), [9] * 4) == [1, 0, 0, 6]
 

@@ -1,4 +1,4 @@
-"""What holds for the shares of every problem and every demand."""
+"""Properties that hold for the shares of every problem and every demand."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_no_bound_that_always_holds_is_broken(case: Case) -> None:
 
 @settings(max_examples=150)
 @given(with_demand(any_problems()))
-def test_nothing_is_wasted_while_someone_may_take_it(case: Case) -> None:
+def test_no_capacity_is_wasted(case: Case) -> None:
     problem, demand = case
     shares = allocate(problem, demand)
     full = {
@@ -60,7 +60,7 @@ def test_nothing_is_wasted_while_someone_may_take_it(case: Case) -> None:
 
 @settings(max_examples=150)
 @given(with_demand(any_problems(relations=False)))
-def test_a_soft_ceiling_is_exceeded_only_if_nobody_has_room(case: Case) -> None:
+def test_a_soft_ceiling_is_exceeded_only_if_no_other_class_has_room(case: Case) -> None:
     problem, demand = case
     shares = allocate(problem, demand)
     if all(_sum(shares, bound.classes) <= bound.ppm for bound in problem.ceilings):
@@ -80,7 +80,7 @@ def test_a_floor_of_one_class_is_kept_whatever_the_priority(case: Case) -> None:
 
 @settings(max_examples=150)
 @given(any_problems())
-def test_what_does_not_contradict_itself_is_kept_when_all_ask_for_all(problem: Problem) -> None:
+def test_feasible_bounds_are_met_under_full_demand(problem: Problem) -> None:
     assume(solvable(rows_of(problem)))
     assume(all(ratio.right for ratio in problem.ratios))  # no classes, no demand: full, and the relation released
     contended = Allocator(problem)._contend([PPM] * problem.classes)[0]
@@ -93,7 +93,7 @@ def _short(row: Inequality, shares: list[int]) -> int:
 
 @settings(max_examples=120)
 @given(nested_problems())
-def test_nested_bounds_that_agree_are_kept_exactly_when_all_ask_for_all(problem: Problem) -> None:
+def test_feasible_nested_bounds_are_met_exactly_under_full_demand(problem: Problem) -> None:
     assume(solvable(rows_of(problem)))
     contended = Allocator(problem)._contend([PPM] * problem.classes)[0]
     assert all(_short(row, contended) <= 0 for row in rows_of(problem))
@@ -101,7 +101,7 @@ def test_nested_bounds_that_agree_are_kept_exactly_when_all_ask_for_all(problem:
 
 @settings(max_examples=120)
 @given(with_demand(single_problems()))
-def test_nobody_passes_one_that_comes_before_him(case: Case) -> None:
+def test_no_class_passes_one_that_comes_before_it(case: Case) -> None:
     problem, demand = case
     floors = {bound.classes[0]: bound.ppm for bound in problem.floors}
     ceilings = {bound.classes[0]: bound.ppm for bound in problem.ceilings}
@@ -117,7 +117,7 @@ def test_nobody_passes_one_that_comes_before_him(case: Case) -> None:
 
 @settings(max_examples=120)
 @given(with_demand(any_problems()), st.randoms(use_true_random=False))
-def test_numbering_decides_nothing_but_the_last_part(case: Case, random: Random) -> None:
+def test_numbering_decides_only_the_last_part(case: Case, random: Random) -> None:
     problem, demand = case
     new = list(range(problem.classes))
     random.shuffle(new)
@@ -159,7 +159,7 @@ def _renamed(problem: Problem, new: list[int]) -> Problem:
 
 @settings(max_examples=120)
 @given(with_demand(nested_problems()), amounts, amounts)
-def test_more_capacity_takes_from_nobody(case: Case, capacity: int, other: int) -> None:
+def test_more_capacity_reduces_no_share(case: Case, capacity: int, other: int) -> None:
     """A hard ceiling over all classes is a smaller capacity. Where bounds are nested, water only rises with more."""
     problem, demand = case
     everyone = tuple(range(problem.classes))
@@ -178,7 +178,7 @@ def _within(problem: Problem, everyone: tuple[int, ...], ppm: int) -> Problem:
 
 @settings(max_examples=120)
 @given(with_demand(single_problems(order=False)), st.data())
-def test_who_becomes_idle_leaves_more_to_all_others(case: Case, data: st.DataObject) -> None:
+def test_an_idle_class_leaves_more_to_all_others(case: Case, data: st.DataObject) -> None:
     problem, demand = case
     assume(solvable(rows_of(problem)))
     idle = data.draw(st.integers(0, problem.classes - 1))
@@ -191,7 +191,7 @@ def test_who_becomes_idle_leaves_more_to_all_others(case: Case, data: st.DataObj
 
 @settings(max_examples=120)
 @given(with_demand(any_problems()))
-def test_relations_hold_or_the_left_side_has_all_it_asks_for(case: Case) -> None:
+def test_relations_hold_or_the_left_side_is_full(case: Case) -> None:
     problem, demand = case
     demand = _clipped(demand)
     shares = Allocator(problem)._contend(list(demand))[0]
@@ -211,7 +211,7 @@ def test_relations_hold_or_the_left_side_has_all_it_asks_for(case: Case) -> None
 
 @settings(max_examples=100)
 @given(with_demand(any_problems()))
-def test_an_allocator_remembers_and_forgets_without_a_difference(case: Case) -> None:
+def test_the_cache_of_an_allocator_changes_no_result(case: Case) -> None:
     problem, demand = case
     allocator = Allocator(problem)
     first = allocator.shares(demand)

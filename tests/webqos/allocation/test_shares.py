@@ -1,4 +1,4 @@
-"""The sentences of the specification of shares, each as a small story."""
+"""The sentences of the specification of shares, each as a small example."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def rules(
     equal: tuple[tuple[int, ...], ...] = (),
     rest: tuple[int, ...] = (),
 ) -> Callable[..., tuple[int, ...]]:
-    """What divides the capacity by these rules, given the demand of each class."""
+    """A function from the demand of each class to the shares under these rules."""
 
     def divide(*demand: int) -> tuple[int, ...]:
         return allocate(Problem(len(demand), floors, ceilings, ratios, before, equal, rest), demand)
@@ -40,7 +40,7 @@ def rules(
     return divide
 
 
-def test_without_contention_everybody_gets_what_he_asks_for() -> None:
+def test_without_contention_every_class_gets_its_demand() -> None:
     divide = rules(floors=(floor(500_000, 1),), ceilings=(ceiling(100_000, 0),))
     assert divide(600_000, 400_000) == (600_000, 400_000)
 
@@ -49,16 +49,16 @@ def test_without_bounds_all_are_even() -> None:
     assert rules()(ALL, ALL, ALL, ALL) == (250_000,) * 4
 
 
-def test_what_small_demand_leaves_is_divided_evenly() -> None:
+def test_capacity_left_by_small_demand_is_divided_evenly() -> None:
     assert rules()(100_000, ALL, ALL) == (100_000, 450_000, 450_000)
 
 
-def test_what_does_not_divide_goes_to_the_lower_numbers() -> None:
+def test_the_remainder_goes_to_the_lower_numbers() -> None:
     assert rules()(ALL, ALL, ALL) == (333_334, 333_333, 333_333)
 
 
 def test_the_example_of_the_paper() -> None:
-    """Example 2.1: free at most a tenth, full at least half, and the pages that nothing is said about."""
+    """Example 2.1: free at most a tenth, full at least half, and pages without a rule."""
     divide = rules(floors=(floor(500_000, 1),), ceilings=(ceiling(100_000, 0),))
     assert divide(ALL, ALL, ALL) == (100_000, 500_000, 400_000)
     assert divide(ALL, ALL, 0) == (100_000, 900_000, 0)
@@ -80,18 +80,18 @@ def test_a_floor_is_no_bonus_on_top_of_an_even_part() -> None:
     assert rules(floors=(floor(300_000, 0),))(ALL, ALL) == (500_000, 500_000)
 
 
-def test_a_floor_nobody_asks_for_is_free_for_others() -> None:
+def test_an_unused_floor_is_free_for_others() -> None:
     assert rules(floors=(floor(600_000, 0),))(50_000, ALL, ALL) == (50_000, 475_000, 475_000)
 
 
-def test_the_floor_of_a_group_is_for_whoever_of_it_asks() -> None:
+def test_the_floor_of_a_group_serves_its_members_with_demand() -> None:
     group = (floor(800_000, 0, 1),)
     assert rules(floors=group)(ALL, ALL, ALL) == (400_000, 400_000, 200_000)
     assert rules(floors=group)(ALL, 0, ALL) == (800_000, 0, 200_000)
     assert rules(floors=(*group, floor(600_000, 1)))(ALL, 700_000, ALL) == (200_000, 600_000, 200_000)
 
 
-def test_a_soft_ceiling_yields_only_to_capacity_that_nobody_else_may_take() -> None:
+def test_a_soft_ceiling_yields_only_to_unused_capacity() -> None:
     low = (ceiling(100_000, 0),)
     assert rules(ceilings=low)(ALL, ALL) == (100_000, 900_000)
     assert rules(ceilings=low)(ALL, 500_000) == (500_000, 500_000)
@@ -122,21 +122,21 @@ def test_a_ceiling_that_others_have_relieved_is_reached_later() -> None:
     assert rules(ceilings=chain)(*[ALL] * 5) == (100_000, 100_000, 170_000, 170_000, 460_000)
 
 
-def test_floors_that_overlap_share_what_serves_both() -> None:
+def test_overlapping_floors_share_common_classes() -> None:
     two = (floor(600_000, 0, 1), floor(600_000, 1, 2))
     assert rules(floors=two)(*[ALL] * 3) == (333_334, 333_333, 333_333)
     assert rules(floors=(*two, floor(300_000, 3)))(*[ALL] * 4) == (100_000, 500_000, 100_000, 300_000)
 
 
-def test_who_comes_before_is_filled_first_and_takes_no_floor() -> None:
+def test_a_class_that_comes_first_is_filled_first_but_takes_no_floor() -> None:
     divide = rules(floors=(floor(50_000, 2),), before=((0, 1), (1, 2)))
     assert divide(ALL, ALL, ALL) == (950_000, 0, 50_000)
     assert divide(300_000, ALL, ALL) == (300_000, 650_000, 50_000)
     assert divide(300_000, 100_000, ALL) == (300_000, 100_000, 600_000)
 
 
-def test_who_comes_after_a_full_class_is_behind_nobody_else() -> None:
-    """0 before 1: once 0 has all it asks for, 1 and 2, of which nothing is said, are equals."""
+def test_a_class_after_a_full_class_is_behind_no_other() -> None:
+    """0 before 1: once 0 has its whole demand, 1 and 2, which has no rule, are equals."""
     divide = rules(before=((0, 1),))
     assert divide(200_000, ALL, ALL) == (200_000, 400_000, 400_000)
     assert divide(400_000, ALL, ALL) == (400_000, 300_000, 300_000)
@@ -144,18 +144,18 @@ def test_who_comes_after_a_full_class_is_behind_nobody_else() -> None:
     assert divide(600_000, ALL, ALL) == (500_000, 0, 500_000)
 
 
-def test_who_comes_before_comes_before_all_that_follows() -> None:
-    """0 before 1 before 2: that 1 asks for nothing does not let 2 past 0."""
+def test_priority_is_transitive() -> None:
+    """0 before 1 before 2: even if 1 has no demand, 2 does not pass 0."""
     divide = rules(before=((0, 1), (1, 2)))
     assert divide(ALL, 0, ALL) == (ALL, 0, 0)
     assert divide(300_000, 0, ALL) == (300_000, 0, 700_000)
 
 
-def test_who_comes_before_stops_at_its_ceiling() -> None:
+def test_a_class_that_comes_first_stops_at_its_ceiling() -> None:
     assert rules(ceilings=(ceiling(200_000, 0),), before=((0, 1),))(ALL, ALL) == (200_000, 800_000)
 
 
-def test_the_rest_is_what_all_others_leave() -> None:
+def test_rest_gets_what_all_others_leave() -> None:
     assert rules(rest=(0,))(ALL, 300_000, 300_000) == (400_000, 300_000, 300_000)
     assert rules(rest=(0,), floors=(floor(10_000, 0),))(ALL, ALL, ALL) == (10_000, 495_000, 495_000)
 
@@ -166,7 +166,7 @@ def test_equals_are_held_back_together() -> None:
     assert divide(ALL, ALL, 0) == (500_000, 500_000, 0)
 
 
-def test_an_equal_that_asks_for_little_holds_nobody_back() -> None:
+def test_an_equal_with_small_demand_holds_no_class_back() -> None:
     assert rules(equal=((0, 1),))(30_000, ALL, ALL) == (30_000, 485_000, 485_000)
 
 
@@ -254,12 +254,12 @@ def test_no_classes_no_demand_and_too_much() -> None:
     assert rules(floors=(floor(10, 0),), ceilings=(ceiling(300_000, 0, hard=True),))(ALL) == (300_000,)
 
 
-def test_a_demand_of_the_wrong_length_is_refused() -> None:
+def test_a_demand_of_the_wrong_length_is_rejected() -> None:
     with pytest.raises(ValueError, match="2 demands for 3 classes"):
         allocate(Problem(3, (), ()), (1, 2))
 
 
-def test_problems_that_make_no_sense_are_refused() -> None:
+def test_invalid_problems_are_rejected() -> None:
     with pytest.raises(ValueError, match="cycle"):
         allocate(Problem(2, (), (), before=((0, 1), (1, 0))), (1, 1))
     with pytest.raises(ValueError, match="not below 2"):
@@ -280,7 +280,7 @@ def test_an_allocator_follows_demand_as_it_changes() -> None:
     assert allocator.shares((0, 100_000, ALL)) == (0, 100_000, 900_000)
 
 
-def test_an_allocator_remembers_what_was_asked_of_late_and_does_not_grow_without_bound() -> None:
+def test_the_cache_of_an_allocator_is_bounded() -> None:
     allocator = Allocator(Problem(2, (), ()))
     first = allocator.shares((0, ALL))
     for amount in range(1, 5_000):

@@ -1,4 +1,4 @@
-"""The exact linear program, beside that of scipy."""
+"""The exact linear program, compared with that of scipy."""
 
 from __future__ import annotations
 
@@ -44,6 +44,6 @@ def test_fractions_stay_exact() -> None:
     assert exact.zero >= {0, 1, 3}
 
 
-def test_what_has_no_end_is_refused() -> None:
+def test_unbounded_programs_are_rejected() -> None:
     with pytest.raises(ValueError, match="unbounded"):
         Program(2, [{0: -1, 1: 1}], [1]).raise_together([(0, 1)])
