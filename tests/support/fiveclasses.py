@@ -58,7 +58,8 @@ def assert_used(
 ) -> None:
     """The pipes were full, except for the time that the nodes waited for a processor."""
     used = rate_bps(sent(requests), from_s, to_s) / (pipes * PIPE_BPS)
-    excuse = 2 * starved if starved > STARVED else 0  # a starved process is late twice: to send, and to start
+    # A starved process is late twice: to send, and to start. The next waiting request makes up for a little of that.
+    excuse = 2 * starved if starved > STARVED else starved / 10
     assert used >= least - excuse, f"{used:.3f} of the pipes used, {starved:.3f} of the time starved"
 
 
