@@ -225,7 +225,7 @@ def test_check_reports_the_violation(tmp_path: Path) -> None:
         return done.returncode, done.stdout + done.stderr
 
     code, text = check(*traces)
-    assert (code, "all specifications allow them" in text) == (0, True)
+    assert (code, "all specifications hold" in text) == (0, True)
     lines = traces[1].read_bytes().splitlines(keepends=True)
     at = next(i for i in range(len(lines) // 2, len(lines)) if b'"Deliver"' in lines[i])
     damaged = tmp_path / "damaged"

@@ -78,8 +78,8 @@ def test_a_node_of_another_version_is_rejected_when_it_joins(
 ) -> None:
     name = f"x{len(cluster.nodes)}"
     stranger = cluster.add(name, command=command)
-    says(stranger, "closed a connection", at_both)
-    says(cluster.nodes["a"], "closed a connection", at_both)
+    says(stranger, "closed the connection", at_both)
+    says(cluster.nodes["a"], "closed the connection", at_both)
     assert stranger.readiness() == "cluster: not in a primary view\n"
     assert served_alone(stranger)
     cluster.together("ab")
