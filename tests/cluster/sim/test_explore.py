@@ -50,7 +50,7 @@ def test_a_process_that_answers_twice_is_caught() -> None:
     plan, outcome = first_failure(TWICE)
     assert outcome.failure is not None
     line = outcome.failure.line(plan.seed)
-    assert line.startswith(f"SEED={plan.seed} Broken event ")
+    assert line.startswith(f"SEED={plan.seed} InvalidEffect event ")
     assert line.endswith(f"replay: python -m cluster sim --seed {plan.seed} --narrate")
 
 
@@ -98,6 +98,6 @@ def test_clauses_that_were_never_met_are_shown() -> None:
 def test_a_mutant_is_hunted_until_it_is_caught_and_taken_back() -> None:
     mutant = Mutant("answers twice", "tests.cluster.sim.toy", '2 if self.fault == "twice" else 1', "2", "two answers")
     caught = hunt(mutant, range(50), lambda seed: run_toy(SeedTask(seed, 3, 3)))
-    assert caught.by == "Broken"
+    assert caught.by == "InvalidEffect"
     assert run_toy(SeedTask(caught.seeds - 1, 3, 3)).failure is None
     assert "nobody" in row(MutantResult("survives", "toy", "", 50))
