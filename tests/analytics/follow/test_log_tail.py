@@ -170,10 +170,10 @@ def test_unfollowable_logs_are_rejected(tmp_path: Path) -> None:
     combined = tmp_path / "apache.log"
     combined.write_text('10.0.0.9 - - [15/Jan/2027:08:00:00 +0000] "GET / HTTP/1.1" 200 100\n')
     for name, said in (
-        (str(tmp_path / "x.log"), "no such file; --follow waits for lines"),
-        (str(tmp_path / "x.log.gz"), "nothing that is compressed"),
-        (str(combined), "the combined format names no class"),
-        ("hdfs://h/x", "files of this machine only"),
+        (str(tmp_path / "x.log"), "no such file; with --follow at least one log must exist"),
+        (str(tmp_path / "x.log.gz"), "no compressed and no Parquet files"),
+        (str(combined), "the combined format has no class"),
+        ("hdfs://h/x", "local files only"),
     ):
         with pytest.raises(UsageError, match=said):
             sources.check_growing([name])
