@@ -272,7 +272,7 @@ def _denial(decision: Deny, account: ClassAccount, rid: RequestId | None) -> Den
         rid,
         status=429 if decision.is_of_client else 503,
         fields=(("Retry-After", str(max(1, decision.retry_s))), ("QoS-Decision", f"denied; reason={decision.reason}")),
-        text=f"The request was not served: {decision.because}",
+        text=f"The request was not served. {decision.because}",
         reason=decision.reason,
         decision="expired" if decision.is_expired else "denied",
     )

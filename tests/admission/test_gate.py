@@ -118,7 +118,7 @@ def test_a_lifetime_ends_in_a_denial() -> None:
         assert isinstance(denial, Denial)
         assert (denial.status, denial.decision, denial.reason) == (503, "expired", "lifetime")
         assert denial.fields == (("Retry-After", "1"), ("QoS-Decision", "denied; reason=lifetime"))
-        assert denial.text.startswith("The request was not served: ")
+        assert denial.text.startswith("The request was not served. ")
         assert denial.account.reasons == {"lifetime": 1}
         assert isinstance(permit, Permit)
         permit.close(0)

@@ -61,7 +61,7 @@ def test_admitted_requests_pass_and_denied_ones_get_a_reason() -> None:
         denied = next(one for one in found if one[0] == 503)
         assert denied[1][b"retry-after"] == b"1"
         assert denied[1][b"content-length"] == str(len(denied[2])).encode()
-        assert denied[2].startswith(b"The request was not served:")
+        assert denied[2].startswith(b"The request was not served.")
         await door.close()
 
     run(story)

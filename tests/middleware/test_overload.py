@@ -107,7 +107,7 @@ def test_under_overload_shares_hold_and_concurrency_is_bounded(virtual: VirtualC
                 assert status == 503
                 assert fields["qos-decision"] in ("denied; reason=lifetime", "denied; reason=cannot_be_reached")
                 assert int(fields["retry-after"]) >= 1
-                assert "The request was not served:" in text
+                assert "The request was not served." in text
             assert application.entered <= sum(served.values()) + 8  # denied requests never reached the application
 
     run(story, virtual)

@@ -13,7 +13,7 @@ from qosweb.analytics.errors import AnalyticsUnavailableError
 
 MAJOR_MIN = 17
 PROBE_TIMEOUT_S = 30.0
-HOME = Path(__file__).parents[1] / "jvm"
+HOME = Path(__file__).with_name("jvm")
 
 # Other lines may come first: the JVM announces JAVA_TOOL_OPTIONS on the same stream.
 _VERSION = re.compile(r'^\w+ version "([^"]+)"', re.MULTILINE)
