@@ -102,8 +102,8 @@ def _reload(node: Node, token: Token, notifier: Notifier) -> None:
     notifier.reloading()
     try:
         token.reload()
-        node.reload()
-        say("reloaded: root, pages, certificate, admin token; other settings need a restart")
+        policy = node.reload()
+        say(f"reloaded: root, pages, certificate, admin token; policy: {policy}; other settings need a restart")
     except UsageError as error:
         say(f"not reloaded, everything stays as it was: {error}")
     notifier.ready("serving")
