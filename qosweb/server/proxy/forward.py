@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from qosweb.server.request.exchange import Exchange
 
 PIECE_MIN = 1 << 10  # of a paced answer
+QOS_FIELDS = ("qos-class", "qos-decision", "qos-scope")  # ours: not those of a server behind this one
 _BROKEN = (aiohttp.ClientError, TimeoutError, OSError)
 
 
@@ -198,11 +199,17 @@ class Relay:
         self.closes |= self.intake is not None and not self.intake.is_complete
         stays = KEEP_ALIVE if exchange.wants_keep_alive_line else NO_CONNECTION_LINE
         dated = any(name.lower() == "date" for name, _ in fields)
+        class_line = b""  # a node of the cluster has said it
+        if not self.place.peer:
+            account = hub.site.account_of(exchange)
+            class_line = account.failed_line if response.status >= 500 else account.served_line
+        if class_line:
+            fields = [(name, value) for name, value in fields if name.lower() not in QOS_FIELDS]
         return b"".join(
             (
                 status_line(response.status),
                 *(f"{name}: {value}\r\n".encode("latin-1") for name, value in fields),
-                b"" if self.place.peer else hub.site.account_of(exchange).header_line,  # a node has said it
+                class_line,
                 b"" if dated else hub.site.clock.date_line,
                 CLOSE if self.closes else stays,
                 b"\r\n",
