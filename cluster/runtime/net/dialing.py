@@ -18,23 +18,25 @@ from cluster.runtime.net.addresses import parse_address
 from cluster.runtime.net.wire import ADDRESSES_MAX
 
 if TYPE_CHECKING:
-    from cluster.runtime.net.connection import PeerConnection
     from cluster.runtime.net.transport import Transport
 
-COMPLAIN_AFTER_S = 2.0
-COMPLAIN_EVERY_S = 60.0
+REPORT_AFTER_S = 0.7  # a contact that is not reached is reported on standard error after this time,
+REPORT_EVERY_S = 60.0  # and again,
+REPORT_ALONE_EVERY_S = 10.0  # more often while there is no connection to any other process
 
 log = logging.getLogger("cluster.transport")
 
 
 class DialTask:
-    __slots__ = ("attempts", "began_at", "contact", "name", "task", "told_at")
+    __slots__ = ("attempts", "began_at", "contact", "name", "problem", "report", "task")
 
     def __init__(self, *, contact: str = "", name: str = "") -> None:
         self.contact = contact
         self.name = name  # of the process that lives there, once that is known
         self.attempts = 0
-        self.began_at = self.told_at = asyncio.get_running_loop().time()
+        self.began_at = asyncio.get_running_loop().time()
+        self.problem = ""  # why the last attempt failed
+        self.report: asyncio.TimerHandle | None = None
         self.task: asyncio.Task[None] | None = None
 
 
@@ -75,6 +77,8 @@ class Dialer:
         if not self._closing and key not in self._errands and len(self._errands) < 2 * ADDRESSES_MAX:
             self._errands[key] = errand
             errand.task = asyncio.get_running_loop().create_task(self._run(key, errand))
+            if errand.contact:
+                self._report_later(errand, REPORT_AFTER_S)
 
     async def _run(self, key: str, errand: DialTask) -> None:
         transport, bounds = self._transport, self._transport.options.bounds
@@ -93,6 +97,8 @@ class Dialer:
                     await self._attempt(errand, addresses[errand.attempts % len(addresses)])
                 errand.attempts += 1
         finally:
+            if errand.report is not None:
+                errand.report.cancel()
             if self._errands.get(key) is errand:
                 del self._errands[key]
             if errand.name and not self._closing and transport.of_name(errand.name) is None:
@@ -134,15 +140,18 @@ class Dialer:
                 connection.close()
         if errand.contact:
             if connection.identity is None:
-                self._complain(errand, connection, problem or str(connection.reason or "the connection was closed"))
+                errand.problem = problem or str(connection.reason or "the connection was closed")
+                if connection.refused_by and transport.of_name(connection.refused_by) is None:
+                    log.warning("not let in at %s: %s", errand.contact, errand.problem)
             errand.name = connection.peer.name if connection.identity is not None else connection.refused_by
 
-    def _complain(self, errand: DialTask, connection: PeerConnection, problem: str) -> None:
-        """Who waits to be let in should know why it is not: of a no at once, else soon, and then now and then."""
-        now = asyncio.get_running_loop().time()
-        pause_s = COMPLAIN_AFTER_S if errand.told_at == errand.began_at else COMPLAIN_EVERY_S
-        if refused_by := connection.refused_by:
-            pause_s = 0.0 if self._transport.of_name(refused_by) is None else COMPLAIN_EVERY_S
-        if now - errand.told_at >= pause_s:
-            errand.told_at = now
-            log.warning("not let in at %s: %s", errand.contact, problem)
+    def _report(self, errand: DialTask) -> None:
+        """Warn that a contact is not reached, and why; repeat it for as long as that lasts."""
+        assert errand.task is not None
+        if self._closing or errand.task.done() or self._is_done(errand):
+            return
+        log.warning("not let in at %s: %s", errand.contact, errand.problem or "no answer yet")
+        self._report_later(errand, REPORT_EVERY_S if self._transport.connections else REPORT_ALONE_EVERY_S)
+
+    def _report_later(self, errand: DialTask, after_s: float) -> None:
+        errand.report = asyncio.get_running_loop().call_later(after_s, self._report, errand)
