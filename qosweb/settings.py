@@ -96,6 +96,14 @@ def _addresses(text: str) -> tuple[Address, ...]:
     return tuple(parse_address(one.strip()) for one in text.split(",") if one.strip())
 
 
+def _host_names(text: str) -> tuple[str, ...]:
+    names = tuple(one.strip() for one in text.split(",") if one.strip())
+    for name in names:
+        if not re.fullmatch(r"[A-Za-z0-9._-]{1,255}", name):
+            raise ValueError(f"'{name}' is not a host name, such as node1.example (without a port)")
+    return names
+
+
 def _origin(text: str) -> str:
     if not re.fullmatch(r"https?://(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(?::[0-9]{1,5})?/?", text):
         raise ValueError(f"'{text}' is not the address of a server, such as http://127.0.0.1:9000")
@@ -131,6 +139,9 @@ class ServeSettings:
     )
     admin_token_file: Path | None = _option(
         _path, "F", "file with the bearer token of the admin port; required unless on loopback", default=None
+    )
+    admin_host: tuple[str, ...] = _option(
+        _host_names, "NAME", "host name by which the admin port may be reached; may be repeated", default=()
     )
     group: Address | None = _option(parse_address, "H:P", "address for the other nodes of the cluster", default=None)
     join: tuple[Address, ...] = _option(
@@ -233,7 +244,7 @@ class OptionSpec:
     @property
     def is_list(self) -> bool:
         """Whether the option may be repeated."""
-        return self.parse is _addresses
+        return self.parse in (_addresses, _host_names)
 
     @property
     def has_default(self) -> bool:
@@ -292,7 +303,7 @@ def gather(
         spec = by_key.get(key.replace("_", "-"))
         if spec is None:
             raise UsageError(f"{file_name}: unknown key '{key}'{did_you_mean(key, by_key)}")
-        if isinstance(raw, list) and spec.parse is _addresses and all(isinstance(one, str) for one in raw):
+        if isinstance(raw, list) and spec.is_list and all(isinstance(one, str) for one in raw):
             raw = ",".join(raw)
         if not isinstance(raw, str | int | float) or (isinstance(raw, bool) and spec.parse is not _yes_or_no):
             raise UsageError(f"{file_name}: {key}: expected a text or a number, not {_kind(raw)}")

@@ -18,6 +18,7 @@ VALID = {
     "listen": "127.0.0.1:9000",
     "admin": "none",
     "admin-token-file": "token",
+    "admin-host": "n7.example,n7.internal",
     "group": "127.0.0.1:9001",
     "join": "127.0.0.1:9002,127.0.0.1:9003",
     "bootstrap": "yes",
@@ -252,3 +253,10 @@ def test_options_of_a_cluster_member_are_validated(given: dict[str, str], compla
 def test_a_list_of_addresses_in_the_file() -> None:
     settings = from_file({"root": "site", "join": ["a:1", "b:2"], "key-file": "k", "bootstrap": False})
     assert settings.join == (Address("a", 1), Address("b", 2))
+
+
+def test_a_list_of_host_names_for_the_admin_port() -> None:
+    assert from_file({"root": "site", "admin-host": ["n1.example", "n1"]}).admin_host == ("n1.example", "n1")
+    for name in ("n1:8081", "http://n1", "n 1", "*"):
+        with pytest.raises(UsageError, match=r"--admin-host: '.*' is not a host name"):
+            gather({"root": "site", "admin-host": name}, {}, {}, "")

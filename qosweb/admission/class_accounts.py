@@ -39,7 +39,8 @@ class ClassAccount:
     service_sum_s: float = 0.0
     in_service: int = 0  # without the fast path
     header_line: bytes = b""  # of responses to requests of the class
-    served_line: bytes = b""  # of responses to requests that were admitted
+    served_line: bytes = b""  # of responses to requests that were served
+    failed_line: bytes = b""  # of responses to requests that failed although no rule denied them
     quoted: str = ""  # the name as in a JSON line of the access log
 
     def __post_init__(self) -> None:
@@ -121,4 +122,5 @@ class ClassAccounts:
         if account.header_line != line:
             account.header_line = line
             account.served_line = line + b"QoS-Decision: served\r\n" if line else b""
+            account.failed_line = line + b"QoS-Decision: failed\r\n" if line else b""
         return account

@@ -18,11 +18,11 @@ from cluster.runtime.net.addresses import parse_address
 from cluster.runtime.net.wire import ADDRESSES_MAX
 
 if TYPE_CHECKING:
-    from cluster.runtime.net.connection import PeerConnection
     from cluster.runtime.net.transport import Transport
 
-LOG_AFTER_S = 2.0
-LOG_EVERY_S = 60.0
+REPORT_AFTER_S = 0.7  # a contact that is not reached is reported on standard error after this time,
+REPORT_EVERY_S = 60.0  # and again,
+REPORT_ALONE_EVERY_S = 10.0  # more often while there is no connection to any other process
 
 log = logging.getLogger("cluster.transport")
 
@@ -30,13 +30,15 @@ log = logging.getLogger("cluster.transport")
 class DialTask:
     """One destination to dial: a contact address or a process name."""
 
-    __slots__ = ("attempts", "began_at", "contact", "logged_at", "name", "task")
+    __slots__ = ("attempts", "began_at", "contact", "name", "problem", "report", "task")
 
     def __init__(self, *, contact: str = "", name: str = "") -> None:
         self.contact = contact
         self.name = name  # name of the process at the contact address, once known
         self.attempts = 0
-        self.began_at = self.logged_at = asyncio.get_running_loop().time()
+        self.began_at = asyncio.get_running_loop().time()
+        self.problem = ""  # why the last attempt failed
+        self.report: asyncio.TimerHandle | None = None
         self.task: asyncio.Task[None] | None = None
 
 
@@ -80,6 +82,8 @@ class Dialer:
         if not self._closing and key not in self._dials and len(self._dials) < 2 * ADDRESSES_MAX:
             self._dials[key] = dial
             dial.task = asyncio.get_running_loop().create_task(self._run(key, dial))
+            if dial.contact:
+                self._report_later(dial, REPORT_AFTER_S)
 
     async def _run(self, key: str, dial: DialTask) -> None:
         transport, bounds = self._transport, self._transport.options.bounds
@@ -98,6 +102,8 @@ class Dialer:
                     await self._attempt(dial, addresses[dial.attempts % len(addresses)])
                 dial.attempts += 1
         finally:
+            if dial.report is not None:
+                dial.report.cancel()
             if self._dials.get(key) is dial:
                 del self._dials[key]
             if dial.name and not self._closing and transport.of_name(dial.name) is None:
@@ -137,15 +143,18 @@ class Dialer:
                 connection.close()
         if dial.contact:
             if connection.identity is None:
-                self._log_failure(dial, connection, problem or str(connection.reason or "the connection was closed"))
+                dial.problem = problem or str(connection.reason or "the connection was closed")
+                if connection.refused_by and transport.of_name(connection.refused_by) is None:
+                    log.warning("cannot join through %s: %s", dial.contact, dial.problem)
             dial.name = connection.peer.name if connection.identity is not None else connection.refused_by
 
-    def _log_failure(self, dial: DialTask, connection: PeerConnection, problem: str) -> None:
-        """Log why a contact refuses this process: a refusal at once, other failures soon, then at intervals."""
-        now = asyncio.get_running_loop().time()
-        pause_s = LOG_AFTER_S if dial.logged_at == dial.began_at else LOG_EVERY_S
-        if refused_by := connection.refused_by:
-            pause_s = 0.0 if self._transport.of_name(refused_by) is None else LOG_EVERY_S
-        if now - dial.logged_at >= pause_s:
-            dial.logged_at = now
-            log.warning("cannot join through %s: %s", dial.contact, problem)
+    def _report(self, dial: DialTask) -> None:
+        """Warn that a contact is not reached, and why. Repeat it for as long as that lasts."""
+        assert dial.task is not None
+        if self._closing or dial.task.done() or self._is_done(dial):
+            return
+        log.warning("cannot join through %s: %s", dial.contact, dial.problem or "no answer yet")
+        self._report_later(dial, REPORT_EVERY_S if self._transport.connections else REPORT_ALONE_EVERY_S)
+
+    def _report_later(self, dial: DialTask, after_s: float) -> None:
+        dial.report = asyncio.get_running_loop().call_later(after_s, self._report, dial)

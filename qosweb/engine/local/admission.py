@@ -36,6 +36,7 @@ ALWAYS_MAX = 20_000  # more of always-available classes; the limit only protects
 RETRY_MAX_S = 60
 DEADLINES_OLD_MAX = 1_000  # stale deadlines, of requests that no longer wait
 MUCH_MORE = 2  # times the charged cost: from there on the state machine is told at once
+SLACK_MS = 50  # half of the time in which an empty token bucket fills
 READY_FEW = 4  # fewer ready requests may all start at the same moment
 
 
@@ -216,17 +217,41 @@ class Admission:
             self._expire(request)
 
     def _expire(self, request: Request) -> None:
+        throttled_by = self._client_bound(request.class_number, request) if request.phase is WAITING else None
         self._drop(request)
         machine, number = self.machine, request.class_number
         scheduler = machine.scheduler
         because = f"The request waited for the whole lifetime of class {machine.classes[number].name}"
         now_ms = max(machine.time_ms, self.now_ms + self.ahead_ms)
-        for at in scheduler.bound.buckets_of[number]:
-            if scheduler.buckets[at].level_at(scheduler.bound.rules[at], now_ms) <= 0:
+        for at in scheduler.bound.buckets_of[number] if throttled_by is None else (throttled_by,):
+            if at == throttled_by or scheduler.buckets[at].level_at(scheduler.bound.rules[at], now_ms) <= 0:
                 denial = self._over_bound(at, f"{because}, and the class is", 1)
                 _decide(request, msgspec.structs.replace(denial, is_expired=True))
                 return
         _decide(request, Deny(r.EXPIRED, f"{because}.", 1, is_expired=True))
+
+    def _client_bound(self, class_number: int, expired: Request | None = None) -> int | None:
+        """The bound on the client whose tokens are all needed for the requests before this one; None: there is none.
+
+        For a request that has expired, the tokens at its deadline count, without those of the last SLACK_MS: they may
+        have come too late to be granted.
+        """
+        machine, now_ms, slack_ms = self.machine, self.now_ms, 0
+        if expired is not None and expired.deadline_ms is not None:
+            now_ms, slack_ms = min(now_ms, expired.deadline_ms), SLACK_MS
+        scheduler, classes = machine.scheduler, machine.classes
+        for at in scheduler.bound.buckets_of[class_number]:
+            rule = scheduler.bound.rules[at]
+            if not rule.of_client:
+                continue
+            requests = sum(max(classes[one].waiting, self._waiting_of.get(one, 0)) for one in rule.classes)
+            cost = sum(classes[one].waiting_cost for one in rule.classes)
+            if expired is not None:
+                requests, cost = requests - 1, max(0, cost - expired.cost)
+            level = scheduler.buckets[at].level_at(rule, now_ms + self.ahead_ms)
+            if level - 1000 * rule.price(requests, cost) <= slack_ms * rule.rate_per_s:
+                return at
+        return None
 
     def _over_bound(self, at: int, who: str, retry_s: int) -> Deny:
         """A denial because of a bound that is always enforced."""
@@ -443,6 +468,8 @@ class Admission:
         if self.is_draining:
             return Deny(r.DRAINING, "This node is shutting down.", 1)
         if self._waiting >= WAITING_MAX + ALWAYS_MAX * terms.always:
+            if (at := self._client_bound(class_number)) is not None:
+                return self._over_bound(at, f"Class {machine.classes[class_number].name} is", 1)
             return Deny(r.FULL, f"The queue of this node is full: {self._waiting} requests wait.", 1)
         lifetime_ms = terms.lifetime_ms
         if terms.always or lifetime_ms is None:
@@ -454,7 +481,8 @@ class Admission:
         if wait_ms > patience:
             name = machine.classes[class_number].name
             retry_s = min(RETRY_MAX_S, -(-(wait_ms - patience) // 1000))
-            if at is not None:
+            throttled_by = self._client_bound(class_number)
+            if (at := at if throttled_by is None else throttled_by) is not None:
                 return self._over_bound(at, f"Class {name} is", retry_s)
             return Deny(r.TOO_FAR, f"Class {name} is over its share; the wait would exceed its lifetime.", retry_s)
         return None

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from aiohttp import web
 
 from qosweb.errors import UsageError
+from qosweb.server.admin.browser_guard import BrowserGuard
 from qosweb.server.admin.dashboard import dashboard
 from qosweb.server.admin.metrics import exposition, registry_of
 from qosweb.server.admin.status import missing_of, queue_of, status_of
@@ -50,6 +51,9 @@ class Admin:
         self._node = node
         self._start_drain = drain
         self._token = token
+        settings = node.settings
+        own = () if settings.admin is None else (settings.admin.host,)
+        self._guard = BrowserGuard((*own, *settings.admin_host))
         self._registry = registry_of(node)
         application = web.Application(middlewares=[self._authorise], client_max_size=BYTES_MAX)
         application.add_routes(
@@ -78,6 +82,9 @@ class Admin:
 
     @web.middleware
     async def _authorise(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        if (refusal := self._guard.refusal(request.method, request.headers)) is not None:
+            status, text = refusal
+            return web.Response(status=status, text=text)
         if self._token.value is not None:
             given = request.headers.get("Authorization", "")
             scheme, _, token = given.partition(" ")
@@ -90,8 +97,6 @@ class Admin:
                     text="the admin port requires the header 'Authorization: Bearer TOKEN'\n",
                     headers={"WWW-Authenticate": "Bearer"},
                 )
-        if request.method not in ("GET", "HEAD") and _is_cross_origin(request):
-            return web.Response(status=403, text="pages of other origins may not change this node\n")
         return await handler(request)
 
     async def _index(self, request: web.Request) -> web.Response:
@@ -160,12 +165,6 @@ def _page(status: int) -> web.Response:
     if status == 401:
         fields = {**fields, "WWW-Authenticate": "Bearer"}
     return web.Response(status=status, text=text, content_type="text/html", headers=fields)
-
-
-def _is_cross_origin(request: web.Request) -> bool:
-    """Whether a page of another origin made a browser send this. Command-line clients send no Origin."""
-    origin = request.headers.get("Origin")
-    return origin is not None and origin.partition("://")[2] != request.host
 
 
 class Token:

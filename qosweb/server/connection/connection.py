@@ -24,6 +24,7 @@ import os
 from time import perf_counter
 from typing import TYPE_CHECKING, cast
 
+from qosweb.server.accesslog.recorder import TOO_MANY
 from qosweb.server.connection.closing import LINGER_BYTES_MAX, Closing
 from qosweb.server.connection.connections import ConnectionDecision
 from qosweb.server.connection.fast_path import PlainHead, read_plain
@@ -333,7 +334,10 @@ class HttpConnection(Closing):
         closes = answer.must_close or not exchange.keeps_alive or self._context.connections.draining
         last_line = CLOSE if closes else KEEP_ALIVE if exchange.wants_keep_alive_line else NO_CONNECTION_LINE
         account = self._context.site.account_of(exchange)
-        class_line = account.header_line if exchange.permit is None else account.served_line
+        if exchange.outcome:
+            class_line = account.header_line  # the answer names the decision
+        else:
+            class_line = account.failed_line if _decision_of(exchange, answer) == "failed" else account.served_line
         head = b"".join((answer.head, class_line, self._clock.date_line, last_line, b"\r\n"))
         if exchange.is_head:
             answer = answer.without_body()
@@ -441,10 +445,8 @@ class HttpConnection(Closing):
             self._run(exchange)
 
     def _finish(self, exchange: Exchange, answer: Answer, size: int) -> None:
-        status = answer.status
-        decision = exchange.outcome or ("failed" if status >= 500 or answer.must_close else "served")
-        self._record(exchange, decision, status, size)
-        if status == 200 and exchange.page is not None:
+        self._record(exchange, _decision_of(exchange, answer), answer.status, size)
+        if answer.status == 200 and exchange.page is not None:
             self._context.recorder.prepare_plain(exchange, exchange.page)
 
     def _record(self, exchange: Exchange, decision: str, status: int, size: int) -> None:
@@ -457,8 +459,12 @@ class HttpConnection(Closing):
     def _reject(self, answer: Answer, decision: str, now: float) -> None:
         assert self._transport is not None
         self._context.recorder.record_unread(self.client, decision, answer.status, answer.length, now)
-        date_line = self._clock.date_line
-        self._transport.write(b"".join((answer.head, date_line, CLOSE, b"\r\n", *answer.body)))  # type: ignore[arg-type]
+        account = self._context.recorder.accounts.default
+        class_line = account.failed_line
+        if class_line and decision == "denied":
+            class_line = account.header_line + b"QoS-Decision: denied; reason=%b\r\n" % TOO_MANY.encode()
+        head = b"".join((answer.head, class_line, self._clock.date_line, CLOSE, b"\r\n"))
+        self._transport.writelines((head, *answer.body))  # type: ignore[arg-type]  # no FileSpan
         self._linger()
 
     # ---- limits
@@ -566,3 +572,8 @@ class HttpConnection(Closing):
     def _on_first_request(self) -> None:
         self._context.connections.on_first_request(self)
         self._log_part = self._context.recorder.client_part(self.client)
+
+
+def _decision_of(exchange: Exchange, answer: Answer) -> str:
+    """The decision as the access log and QoS-Decision name it."""
+    return exchange.outcome or ("failed" if answer.status >= 500 or answer.must_close else "served")

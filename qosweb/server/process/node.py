@@ -76,10 +76,12 @@ class Node:
             self.tls = TlsFiles(settings.tls_cert, settings.tls_key)
         self.log = _log_file(settings)
         self._loop = asyncio.get_running_loop()
+        law = self._law()
+        self._spec_text = None if law is None else law.text  # of the specification's file, as it was last read
         self.admission = AdmissionControl(
             self._loop,
             self.clock,
-            self._law(),
+            law,
             name=self.name,
             capacity_bps=settings.capacity,
             paces=settings.capacity is not None,
@@ -160,23 +162,33 @@ class Node:
     def draining(self) -> bool:
         return self._is_draining
 
-    def reload(self) -> None:
-        """Read root, pages, specification and certificate from disk again.
+    def reload(self) -> str:
+        """Read root, pages, specification and certificate from disk again. Returns what became of the policy.
 
-        Raises UsageError, and changes nothing, if one of them is invalid.
+        The policy changes only if the file of the specification has changed since it was last read: otherwise this
+        would undo a change that was made on an admin port. Raises UsageError, and changes nothing, if one of them is
+        invalid.
         """
         root = _root(self.settings.root)  # a symbolic link may point to another release now
         law = self._law()
-        in_force = self.admission.accounts.classifier.text
-        is_new = self.admission.engine is not None and law is not None and law.text != in_force
+        has_changed = law is not None and law.text != self._spec_text
+        is_new = has_changed and law is not None and law.text != self.admission.accounts.classifier.text
         if is_new:
             self._check_may_change_policy()
         if self.tls is not None:
             self.tls.reload()
         self.store.start_over(root)
         self._context.plain_heads.forget()
-        if is_new and law is not None:
+        if self.settings.spec is None or law is None:
+            return "unchanged, as there is no --spec"
+        if is_new:
             self.change_policy(law)
+        self._spec_text = law.text
+        if is_new:
+            return f"changed to {self.settings.spec}"
+        if has_changed:
+            return f"unchanged, as {self.settings.spec} is in force already"
+        return f"unchanged, as {self.settings.spec} has not changed since it was last read"
 
     # ---- policy
 

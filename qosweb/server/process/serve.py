@@ -102,8 +102,8 @@ def _reload(node: Node, token: Token, notifier: Notifier) -> None:
     notifier.reloading()
     try:
         token.reload()
-        node.reload()
-        log_message("reloaded: root, pages, certificate, admin token; other settings need a restart")
+        policy = node.reload()
+        log_message(f"reloaded: root, pages, certificate, admin token; policy: {policy}; other settings need a restart")
     except UsageError as error:
         log_message(f"not reloaded, nothing has changed: {error}")
     notifier.ready("serving")

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from qosweb.server.request.exchange import Exchange
 
 PIECE_MIN = 1 << 10  # of a paced response
+QOS_FIELDS = ("qos-class", "qos-decision", "qos-scope")  # ours, not those of an upstream server
 _BROKEN = (aiohttp.ClientError, TimeoutError, OSError)
 
 
@@ -209,11 +210,17 @@ class Relay:
         self.closes |= self.request_body is not None and not self.request_body.is_complete
         stays = KEEP_ALIVE if exchange.wants_keep_alive_line else NO_CONNECTION_LINE
         dated = any(name.lower() == "date" for name, _ in fields)
+        class_line = b""  # a node of the cluster has said it
+        if not self.place.peer:
+            account = context.site.account_of(exchange)
+            class_line = account.failed_line if response.status >= 500 else account.served_line
+        if class_line:
+            fields = [(name, value) for name, value in fields if name.lower() not in QOS_FIELDS]
         return b"".join(
             (
                 status_line(response.status),
                 *(f"{name}: {value}\r\n".encode("latin-1") for name, value in fields),
-                b"" if self.place.peer else context.site.account_of(exchange).header_line,  # the other node has sent it
+                class_line,
                 b"" if dated else context.site.clock.date_line,
                 CLOSE if self.closes else stays,
                 b"\r\n",

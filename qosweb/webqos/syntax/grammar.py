@@ -25,9 +25,9 @@ from pyparsing import (
 )
 
 from qosweb.webqos.syntax import parse_actions, tree
-from qosweb.webqos.syntax.parse_errors import ParseError, explain
+from qosweb.webqos.syntax.parse_errors import SHOWN_MAX, ParseError, explain
 from qosweb.webqos.syntax.positions import Span
-from qosweb.webqos.syntax.scanner import arrow_in, open_quote_in
+from qosweb.webqos.syntax.scanner import arrow_in, open_quote_in, single_quote_in
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -79,6 +79,10 @@ class Grammar:
         first = _first_word(text)
         if (quote := open_quote_in(text)) >= 0:
             raise ParseError(Span(base + quote, base + len(text)), "the quoted text has no end", "a '\"' is missing")
+        if (single := single_quote_in(text)) is not None:
+            written = single[0][1:] if single[1] is None else single[1]
+            hint = f'write "{written}"' if len(written) <= SHOWN_MAX else "write it in double quotes"
+            raise ParseError(Span(base + single.start(), base + single.end()), "a text stands in double quotes", hint)
         if first == "set":
             name, value = self._read(self._set, text, 0)
             return tree.Set(span, name, value)

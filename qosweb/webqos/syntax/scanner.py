@@ -18,6 +18,7 @@ STATEMENTS_MAX = 10_000
 DEPTH_MAX = 16
 
 _PIECE = re.compile(r'"(?:[^"\\\n]|\\.)*"?|<[^<>\s#"]*>|#[^\n]*|;|\r?\n|[()]|[^"<#;\r\n()]+|[<\r]')
+_SINGLE_QUOTED = re.compile(r"(?<![^\s=<>!,(|.])'(?:([^'\n]*)'|\S*)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +119,14 @@ def open_quote_in(text: str) -> int:
         if match[0][0] == '"' and (len(match[0]) == 1 or match[0][-1] != '"'):
             return match.start()
     return -1
+
+
+def single_quote_in(text: str) -> re.Match[str] | None:
+    """The first text in single quotes, where a value or a name would start; None if there is none."""
+    for match in _PIECE.finditer(text):
+        if match[0][0] not in '"<#' and (found := _SINGLE_QUOTED.search(text, match.start(), match.end())):
+            return found
+    return None
 
 
 def arrow_in(text: str) -> int:

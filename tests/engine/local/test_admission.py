@@ -549,3 +549,80 @@ def test_redirect_carries_the_remaining_lifetime() -> None:
     bench.later(100)
     bench.of_b(report=NodeReport(CHANNEL_BPS, 0, 0, "http://b"))
     assert [one.left_ms for fate in fates for one in fate.decisions if isinstance(one, GoTo)] == [400]
+
+
+THROTTLED = law_of(
+    "set lifetime = 300ms\nset channel = 1MB in 1s\nclient in 127.0.0.2/32 => </a>.num_requests < 2\n"
+    "client in 127.0.0.2/32 => </b>.num_requests < 1000\n</c>.num_requests < 2\n"
+)
+
+
+def throttled_class(bench: Bench, bound: str) -> int:
+    """The class with a bound on the client (`2`, `1000`), or on the pages (`c`)."""
+    scheduled = bench.engine.machine.scheduler.bound
+    model = bench.engine.machine.law.model
+    for number, buckets in enumerate(scheduled.buckets_of):
+        if any(f"</{bound}>" in model.constraints[scheduled.rules[at].constraint].text for at in buckets):
+            return number
+    raise AssertionError(bound)
+
+
+def denials(fates: list[Fate]) -> Counter[str]:
+    found: Counter[str] = Counter()
+    for fate in fates:
+        [decision] = fate.decisions
+        if isinstance(decision, Deny):
+            assert decision.is_of_client == (decision.reason == "client_bound")
+            found[decision.reason] += 1
+    return found
+
+
+def test_a_throttled_client_is_denied_for_its_bound_whenever_that_happens() -> None:
+    """Also by a node that stood still when the lifetime ended: the bucket has filled since."""
+    for late_ms in (0, 1, 100, 400, 5_000):
+        bench = alone(THROTTLED, 100)
+        number = throttled_class(bench, "a")
+        fates = [bench.ask(number) for _ in range(12)]
+        bench.turn()
+        bench.later(300 + late_ms)
+        bench.later(300)
+        found = denials(fates)
+        assert set(found) == {"client_bound"}, (late_ms, found)
+        assert found.total() >= 8
+
+
+def test_a_throttled_client_is_denied_for_its_bound_also_if_capacity_is_lacking(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for most in (module.WAITING_MAX, 3):
+        monkeypatch.setattr(module, "WAITING_MAX", most)
+        bench = alone(THROTTLED)
+        number = throttled_class(bench, "a")
+        bench.ask(0, 100 * PAGE)  # the pipe is full for a long time
+        fates = []
+        for _ in range(12):
+            fates.append(bench.ask(number, 10 * PAGE))
+            bench.turn()
+        bench.later(300)
+        assert denials(fates[1:]) == {"client_bound": 11}  # the first keeps the bound: for it capacity is lacking
+
+
+def test_who_keeps_its_bound_is_denied_for_lack_of_capacity() -> None:
+    bench = alone(THROTTLED)
+    number = throttled_class(bench, "b")
+    bench.ask(0, 100 * PAGE)
+    bench.later(200)
+    fates = [bench.ask(number)]
+    bench.turn()
+    bench.later(300)
+    assert set(denials(fates)) <= {"lifetime", "cannot_be_reached"}
+    assert denials(fates).total() == 1
+
+
+def test_a_bound_on_pages_is_not_the_client_s() -> None:
+    bench = alone(THROTTLED, 100)
+    fates = [bench.ask(throttled_class(bench, "c")) for _ in range(12)]
+    bench.turn()
+    bench.later(300)
+    assert "client_bound" not in denials(fates)
+    assert denials(fates)["bound"] > 0

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import socket
 from typing import TYPE_CHECKING
 
 import pytest
 
 from cluster import Group, Options
 from cluster.runtime.api.options import Bounds
+from cluster.runtime.net import dialing
 from cluster.runtime.net.addresses import AddressBook
 from cluster.runtime.net.wire import ADDRESSES_MAX, Addresses
 from tests.cluster.runtime.loops import eventually, run
@@ -106,3 +108,38 @@ def test_an_unreachable_contact_is_logged(caplog: pytest.LogCaptureFixture) -> N
             await eventually(lambda: f"cannot join through {nobody[0]}: Connection refused" in caplog.text)
 
     run(story)
+
+
+@pytest.mark.parametrize("kind", ["wrong key", "nobody there", "silent"])
+def test_a_joiner_reports_within_a_second_and_repeats_it(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    """By the loop's clock, from when it begins to dial. `silent`: the address takes the connection and says nothing."""
+    monkeypatch.setattr(dialing, "REPORT_ALONE_EVERY_S", 0.2)
+    due: list[float] = []
+    report_later = dialing.Dialer._report_later
+
+    def note(self: dialing.Dialer, dial: dialing.DialTask, after_s: float) -> None:
+        due.append(after_s)
+        report_later(self, dial, after_s)
+
+    monkeypatch.setattr(dialing.Dialer, "_report_later", note)
+
+    async def story() -> None:
+        async with await Group.found(options("a")) as a:
+            address = a.addresses[0]
+            with socket.create_server(("127.0.0.1", 0)) as silent:
+                if kind == "silent":
+                    address = f"127.0.0.1:{silent.getsockname()[1]}"
+                if kind == "nobody there":
+                    address = f"127.0.0.1:{silent.getsockname()[1]}"
+                    silent.close()
+                key = b"j" * 32 if kind == "wrong key" else KEY
+                joiner = Options(name="b", key=key, listen=("127.0.0.1:0",), contacts=(address,))
+                async with await Group.join(joiner):
+                    await eventually(lambda: caplog.text.count(f"cannot join through {address}: ") >= 3)
+
+    run(story)
+    assert due[0] < 1.0
+    words = {"wrong key": "has it another cluster key?", "nobody there": "refused", "silent": "no answer yet"}
+    assert words[kind] in caplog.text
