@@ -141,5 +141,5 @@ def test_a_joiner_reports_within_a_second_and_repeats_it(
 
     run(story)
     assert due[0] < 1.0
-    words = {"wrong key": "has it another cluster key?", "nobody there": "refused", "silent": "no answer yet"}
+    words = {"wrong key": "does it have another cluster key?", "nobody there": "refused", "silent": "no answer yet"}
     assert words[kind] in caplog.text
