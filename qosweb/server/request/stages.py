@@ -63,10 +63,11 @@ def check_message(exchange: Exchange, site: Site) -> Step:  # noqa: ARG001
         exchange.message = exchange.message._replace(path=path)
     if not exchange.speaks_http_1:
         return explain(505, "This server speaks HTTP/1.1 and HTTP/1.0.", must_close=True)
-    host = parse_host(exchange.message.headers.get("Host", ""))
-    if host is None:
-        return explain(400, "The Host field is not a host with an optional port.", must_close=True)
-    exchange.host = host
+    if "Host" in exchange.message.headers:  # HTTP/1.0 needs none; the parser rejects HTTP/1.1 without it
+        host = parse_host(exchange.message.headers["Host"])
+        if host is None:
+            return explain(400, "The Host field is not a host with an optional port.", must_close=True)
+        exchange.host = host
     if "Transfer-Encoding" in exchange.message.headers and not exchange.message.chunked:  # RFC 9112 section 6.3
         return explain(400, "The last transfer coding is not chunked.", must_close=True)
     expectation = exchange.field("Expect")
