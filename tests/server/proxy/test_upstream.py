@@ -203,6 +203,8 @@ def test_chunked_bodies_go_there_and_what_follows_is_the_next_request(node: Runn
         b"Transfer-Encoding: chunked\r\n\r\n5\nhello\r\n0\r\n\r\n",
         b"Transfer-Encoding: chunked\r\n\r\n5\r\nhelloXX0\r\n\r\n",
         b"Transfer-Encoding: chunked\r\n\r\n0x5\r\nhello\r\n0\r\n\r\n",
+        b"Transfer-Encoding: chunked\r\n\r\n5;\r\nhello\r\n0\r\n\r\n",
+        b"Transfer-Encoding: chunked\r\n\r\n5;bad[=x\r\nhello\r\n0\r\n\r\n",
         b"Transfer-Encoding: chunked\r\nContent-Length: 4\r\n\r\n0\r\n\r\n",
         b"Transfer-Encoding: gzip\r\nContent-Length: 4\r\n\r\nbody",
         b"Transfer-Encoding: chunked, identity\r\n\r\n0\r\n\r\n",
