@@ -150,6 +150,7 @@ def test_what_goes_out_is_written_anew(node: RunningNode) -> None:
     assert reply.status == 400  # never asked there
     sent = "GET http://shop.example:99/head?q=%41&b=c HTTP/1.1\r\nHost: other\r\nConnection: close, X-Secret\r\n"
     sent += "X-Secret: 1\r\nTE: trailers\r\nUpgrade: h2c\r\nX-Kept:   spaced   \r\n"
+    sent += "Transfer_Encoding: chunked\r\nContent_Length: 5\r\n"
     sent += "Via: 1.0 far\r\nAccept-Encoding: br\r\n\r\n"
     with node.connect() as connection:
         connection.send(sent.encode())
