@@ -25,6 +25,8 @@ ACCEPTED = (
     Accepted("RFC 9112 2.2", "empty line before the request line", b"\r\n" + GOOD),
     Accepted("RFC 9112 2.2", "several empty lines", b"\r\n" * 5 + GOOD),
     Accepted("RFC 9112 2.3", "HTTP/1.0 without Host", b"GET /good.html HTTP/1.0\r\n\r\n", stays_open=False),
+    Accepted("RFC 9110 2.5", "HTTP/1.2", line(b"GET /good.html HTTP/1.2")),
+    Accepted("RFC 9110 2.5", "HTTP/1.9 after an empty line", b"\r\n" + line(b"HEAD /good.html HTTP/1.9"), is_head=True),
     Accepted("RFC 9112 9.3", "HTTP/1.0 with keep-alive",
              line(b"GET /good.html HTTP/1.0")[:-2] + b"Connection: keep-alive\r\n\r\n"),
     Accepted("RFC 9112 9.6", "Connection: close", fields(b"Connection: close"), stays_open=False),
