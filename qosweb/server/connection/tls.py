@@ -9,6 +9,8 @@ from pathlib import Path
 
 from qosweb.errors import UsageError
 
+CIPHERS = "ECDHE+AESGCM:ECDHE+CHACHA20"  # of TLS 1.2: authenticated encryption with forward secrecy
+
 
 class TlsFiles:
     """Two files and the context made from them; ``context`` is for the next connection."""
@@ -30,6 +32,7 @@ class TlsFiles:
                 raise UsageError(f"{option} {path}: {error.strerror}") from None
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.minimum_version = ssl.TLSVersion.TLSv1_2
+        context.set_ciphers(CIPHERS)
         context.set_alpn_protocols(["http/1.1"])
         try:
             context.load_cert_chain(self._certificate, self._key, password=_no_password)

@@ -145,6 +145,19 @@ def test_old_protocols_are_refused_and_http_1_1_is_agreed_on(node: RunningNode, 
     assert reply[:1] in (b"", b"\x15")  # nothing, or an alert
 
 
+CBC_SUITES = "ECDHE-ECDSA-AES256-SHA384:ECDHE-ECDSA-AES128-SHA256:ECDHE-RSA-AES256-SHA384:ECDHE-RSA-AES128-SHA256"
+
+
+def test_tls_1_2_only_with_authenticated_encryption(node: RunningNode, folder: Path) -> None:
+    context = client_context(folder / "certificate.pem")
+    context.maximum_version = ssl.TLSVersion.TLSv1_2
+    with node.connect(tls=context) as connection:
+        assert connection.get("/small.txt").status == 200
+    context.set_ciphers(CBC_SUITES)
+    with pytest.raises(ssl.SSLError):
+        connect_as(node, context)
+
+
 def _say(node: RunningNode, data: bytes) -> bytes:
     """Bytes that are no handshake, and all that comes back."""
     with node.connect() as connection:
