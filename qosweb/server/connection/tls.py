@@ -8,6 +8,7 @@ import ssl
 from pathlib import Path
 
 from qosweb.errors import UsageError
+from qosweb.server.private_files import read_private_file
 
 CIPHERS = "ECDHE+AESGCM:ECDHE+CHACHA20"  # of TLS 1.2: authenticated encryption with forward secrecy
 
@@ -25,11 +26,11 @@ class TlsFiles:
         self.context = self._new_context()
 
     def _new_context(self) -> ssl.SSLContext:
-        for option, path in (("--tls-cert", self._certificate), ("--tls-key", self._key)):
-            try:
-                path.read_bytes()
-            except OSError as error:
-                raise UsageError(f"{option} {path}: {error.strerror}") from None
+        try:
+            self._certificate.read_bytes()
+        except OSError as error:
+            raise UsageError(f"--tls-cert {self._certificate}: {error.strerror}") from None
+        read_private_file("--tls-key", self._key)
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.minimum_version = ssl.TLSVersion.TLSv1_2
         context.set_ciphers(CIPHERS)

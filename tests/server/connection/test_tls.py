@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.support.nodes import RunningNode
+from tests.support.nodes import RunningNode, run_command
 from tests.support.raw import Closed
 from tests.support.tls import client_context, write_certificate
 from tests.support.versions import overwrite, replace, stamped
@@ -207,10 +207,31 @@ def test_a_bad_certificate_changes_nothing(
                 assert said.startswith("qosweb: not reloaded, everything stays as it was: --tls-")
                 assert str(path) in said
                 path.write_bytes(good[path])
+                path.chmod(0o600)
                 with node.connect(tls=tls) as connection:
                     assert connection.get("/small.txt").status == 200
                 assert old.get("/small.txt").status == 200
     assert reload(node).startswith("qosweb: reloaded: ")
+
+
+def test_a_key_that_others_may_read_is_refused(
+    node: RunningNode, tls: ssl.SSLContext, root: Path, folder: Path, tmp_path: Path
+) -> None:
+    key = folder / "key.pem"
+    for mode in (0o640, 0o604):
+        key.chmod(mode)
+        refusal = f"--tls-key {key}: others may read it (mode {mode:04o}); chmod 600 {key}"
+        assert reload(node) == f"qosweb: not reloaded, everything stays as it was: {refusal}"
+        certificate, own_key = write_certificate(tmp_path / f"{mode:o}")
+        own_key.chmod(mode)
+        done = run_command(
+            "serve", "--root", str(root), "--listen", "0", "--tls-cert", str(certificate), "--tls-key", str(own_key)
+        )
+        assert (done.returncode, done.stdout) == (2, "")
+        assert f"--tls-key {own_key}: others may read it (mode {mode:04o}); chmod 600 {own_key}" in done.stderr
+    key.chmod(0o600)
+    assert reload(node).startswith("qosweb: reloaded: ")
+    assert _get(node, tls, "/small.txt") == CONTENT["/small.txt"]
 
 
 def test_what_is_no_handshake_does_no_harm(node: RunningNode, tls: ssl.SSLContext) -> None:
