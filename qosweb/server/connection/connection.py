@@ -33,7 +33,7 @@ from qosweb.server.files.files import NotServed
 from qosweb.server.files.pacing import PacedSend
 from qosweb.server.pipeline import proceed, restart_at_find_page
 from qosweb.server.proxy.forward import ForwardTarget, Relay
-from qosweb.server.proxy.request_body import RequestBody
+from qosweb.server.proxy.request_body import CONTINUE, RequestBody
 from qosweb.server.request.answers import CLOSE, KEEP_ALIVE, NO_CONNECTION_LINE, Answer, FileSpan, explain
 from qosweb.server.request.exchange import Exchange, Waiting
 
@@ -136,8 +136,8 @@ class HttpConnection(Closing):
 
     def eof_received(self) -> bool | None:
         self._eof = True
-        if self._exchange is not None and self._exchange.wait is not None:
-            return None  # it waits for its turn: whoever hangs up leaves the queue
+        if self._exchange is not None and (self._exchange.wait is not None or self._exchange.waits_for_ignored_body):
+            return None  # it waits for its turn: whoever hangs up leaves the queue; or the rest of its body never comes
         busy = self._exchange is not None or self._sender is not None or bool(self._unread)
         if self._relay is not None:
             busy = self._relay.client_ended()
@@ -251,6 +251,8 @@ class HttpConnection(Closing):
         if isinstance(step, Waiting):
             self._exchange = exchange
             self._blocked = True
+            if exchange.waits_for_ignored_body and exchange.expects_continue and self._transport is not None:
+                self._transport.write(CONTINUE)
         elif isinstance(step, ForwardTarget):
             self._forward(exchange, step)
         else:
@@ -465,9 +467,20 @@ class HttpConnection(Closing):
             return
         if self._intake is not None and not self._intake.is_complete:
             data = self._intake.feed(data, self._clock.read())
+        elif self._exchange is not None and self._exchange.waits_for_ignored_body:
+            data = self._feed_ignored_body(self._exchange, data)
         self._unread += data
         if len(self._unread) >= UNREAD_MAX:
             self._pause_reading()
+
+    def _feed_ignored_body(self, exchange: Exchange, data: bytes) -> bytes:
+        """Returns what follows the body."""
+        assert exchange.ignored_body is not None
+        rest = exchange.ignored_body.feed(data)
+        if exchange.ignored_body.is_over:
+            self._reader = None  # its parser expects a body
+            self._hub.loop.call_soon(self._resume, exchange)  # not now: _consume may be running
+        return rest
 
     def _unblock(self) -> None:
         """Go on with what was held back, if nothing stands in the way any more."""
@@ -508,7 +521,12 @@ class HttpConnection(Closing):
                 self._relay.cancel()
                 self._relayed(late)
         elif self._exchange is not None:
-            if self._exchange.wait is None and now - self._exchange.started > limits.send_timeout_s:
+            if self._exchange.waits_for_ignored_body:
+                if now - self._exchange.arrived > limits.header_timeout_s:
+                    counts.header_timeouts += 1
+                    exchange, self._exchange = self._exchange, None
+                    self._send(exchange, explain(408, "The request body did not arrive in time.", must_close=True))
+            elif self._exchange.wait is None and now - self._exchange.started > limits.send_timeout_s:
                 self._give_up_waiting(self._exchange)
         elif self._in_head:
             assert self._reader is not None

@@ -79,7 +79,7 @@ class Relay:
         since = None if permit is None else permit.channel_since
         now = perf_counter()
         self._from = now if since is None else max(since, now - SLICE_S)
-        if intake is not None and "Expect" in exchange.message.headers and exchange.message.version == HttpVersion11:
+        if intake is not None and exchange.expects_continue:
             transport.write(CONTINUE)
         self._task = hub.loop.create_task(self._run(), name="relay")
 

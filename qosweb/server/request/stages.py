@@ -29,6 +29,7 @@ from qosweb.server.files.pages import Moved, Page, Resource, page_fields, valida
 from qosweb.server.proxy.forward import ForwardTarget
 from qosweb.server.request.answers import Answer, bodiless, explain, serialise_head
 from qosweb.server.request.exchange import WAITING, Exchange, Waiting
+from qosweb.server.request.ignored_body import IgnoredBody
 
 if TYPE_CHECKING:
     from qosweb.admission import AdmissionControl, ClassAccount, Clock
@@ -77,7 +78,9 @@ def check_message(exchange: Exchange, site: Site) -> Step:  # noqa: ARG001
 
 
 def check_method(exchange: Exchange, site: Site) -> Step:
-    """GET and HEAD go on; OPTIONS is answered; everything else is not allowed. None of them takes a body.
+    """GET and HEAD go on; OPTIONS is answered; everything else is not allowed.
+
+    GET takes no body. A small body of HEAD and OPTIONS is read and ignored.
 
     With a server behind this one, nearly everything goes on: what is no plain question for a file is for that server.
     """
@@ -87,7 +90,11 @@ def check_method(exchange: Exchange, site: Site) -> Step:
     if method not in ("GET", "HEAD", "OPTIONS"):
         return explain(405, f"{method} is not allowed here.", [ALLOW], must_close=method == "CONNECT")
     if exchange.has_body:
-        return explain(413, f"A {method} request takes no body here.", must_close=True)
+        if method == "GET":
+            return explain(413, "A GET request takes no body here.", must_close=True)
+        waiting = _ignore_body(exchange)
+        if waiting is not None:
+            return waiting
     if method == "OPTIONS":
         refusal = resolve_target(exchange, site) if exchange.message.path != "*" else None
         return refusal or bodiless(204, [ALLOW])
@@ -222,6 +229,20 @@ def choose_ranges(exchange: Exchange, site: Site) -> Step:
 def whole_page(exchange: Exchange, site: Site) -> Step:  # noqa: ARG001
     page, _ = _chosen(exchange)
     return Answer(200, page.head, page.whole())
+
+
+def _ignore_body(exchange: Exchange) -> Answer | Waiting | None:
+    """Wait until the connection has read the body; None when it has."""
+    body = exchange.ignored_body
+    if body is None:
+        body = exchange.ignored_body = IgnoredBody(exchange.message)
+        exchange.was_delayed = True
+    if body.refusal is not None:
+        return body.refusal
+    if not body.is_over:
+        return WAITING
+    exchange.has_body = False
+    return None
 
 
 def _may_be_file(exchange: Exchange, site: Site) -> bool:

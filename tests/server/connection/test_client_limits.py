@@ -60,7 +60,8 @@ def head_of(*, line: int = 60, size: int = 0, fields: int = 1) -> bytes:
         (head_of(fields=9), 431),
         (b"GET / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 4\r\n\r\nbody", 413),
         (b"GET / HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nbody\r\n0\r\n\r\n", 413),
-        (b"HEAD / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 4\r\n\r\nbody", 413),
+        (b"OPTIONS / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 40000\r\n\r\nbody", 413),
+        (b"HEAD / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 4\r\n\r\nbody", 200),
         (b"GET / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n\r\n", 200),
     ],
 )
@@ -112,6 +113,38 @@ def test_a_head_that_trickles_in_is_given_up(site: Path, tmp_path: Path) -> None
         assert (reply.status, reply.headers["connection"]) == (408, "close")
         assert 0.9 < time.monotonic() - started < 20
         assert cut_off(node, "header_timeout") == 1
+
+
+def test_an_ignored_body_that_does_not_arrive_is_given_up(site: Path, tmp_path: Path) -> None:
+    head = b"OPTIONS / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2000\r\n\r\n"
+    with RunningNode(site, tmp_path, "--header-timeout", "1s") as node, node.connect() as connection:
+        assert connection.get("/").status == 200
+        sender = threading.Thread(target=trickle, args=(connection, head + b"x" * 1999))
+        sender.start()
+        try:
+            reply = connection.read_reply()
+        finally:
+            connection.sock.shutdown(socket.SHUT_RDWR)
+            sender.join(60)
+        assert (reply.status, reply.headers["connection"]) == (408, "close")
+        assert cut_off(node, "header_timeout") == 1
+
+
+def test_a_client_that_ends_in_an_ignored_body_is_gone(site: Path, tmp_path: Path) -> None:
+    with RunningNode(site, tmp_path) as node, node.connect() as connection:
+        connection.send(b"OPTIONS / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 5\r\n\r\nhell")
+        connection.half_close()
+        assert connection.read_to_end() == b""
+        wait_for(lambda: [line["status"] for line in node.log()] == [499], "its line in the log")
+
+
+def test_a_client_that_expects_to_be_asked_for_an_ignored_body_is_asked(site: Path, tmp_path: Path) -> None:
+    with RunningNode(site, tmp_path) as node, node.connect() as connection:
+        connection.send(b"OPTIONS / HTTP/1.1\r\nHost: h\r\nContent-Length: 5\r\nExpect: 100-continue\r\n\r\n")
+        assert connection._read_until(b"\r\n\r\n") == b"HTTP/1.1 100 Continue\r\n\r\n"
+        connection.send(b"hello")
+        assert connection.read_reply().status == 204
+        assert connection.get("/").status == 200
 
 
 def test_connections_without_a_request_are_closed(site: Path, tmp_path: Path) -> None:
