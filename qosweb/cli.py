@@ -88,7 +88,7 @@ def _add_serve(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--config", metavar="FILE.toml", help="settings from a TOML file")
     for spec in OPTIONS:
         shown = f" ({spec.shown_default})" if spec.has_default else ""
-        help_text = spec.help.replace("%", "%%") + shown
+        help_text = (spec.help + shown).replace("%", "%%")
         if spec.is_flag:
             parser.add_argument(spec.flag, dest=spec.key, action="store_const", const="yes", help=help_text)
         elif spec.is_list:

@@ -48,12 +48,15 @@ WRITE_BUFFER_HIGH = 256 << 10
 WRITE_BUFFER_LOW = 64 << 10
 PROGRESS_MIN = 16 << 10  # what a reader has to take within the send timeout
 REREADS_MAX = 3
+CLIENT_SHARE = "client_share"  # reason of a denial: the client has its part of a bounded resource
 
 _RETRY = [("Retry-After", "1")]
 _REFUSALS = {
     ConnectionDecision.TOO_MANY_OF_CLIENT: explain(429, "Too many connections from your address.", _RETRY),
     ConnectionDecision.FULL: explain(503, "The server has too many connections.", _RETRY),
 }
+_TOO_MANY_FILES = explain(503, "The server has too many files open.", _RETRY)
+_TOO_MANY_FILES_OF_CLIENT = explain(429, "Too many files are being sent to your address.", _RETRY)
 
 
 class HttpConnection(Closing):
@@ -75,12 +78,10 @@ class HttpConnection(Closing):
         "_sending",
         "_write_paused",
         "active_at",
-        "client",
     )
 
     def __init__(self, hub: ConnectionContext) -> None:
         super().__init__(hub)
-        self.client = ""
         self.active_at = 0.0
         self._clock = hub.site.clock
         self._resources = hub.site.store.resources
@@ -120,7 +121,7 @@ class HttpConnection(Closing):
         self._unread.clear()
         if self._lingering is not None:
             self._lingering.cancel()
-            self._hub.connections.lingering -= 1
+            self._hub.connections.lingering.give_back(self.client)
         if self._exchange is not None:
             exchange, self._exchange = self._exchange, None
             if exchange.forget is not None:
@@ -344,8 +345,8 @@ class HttpConnection(Closing):
     def _send_from_disk(self, exchange: Exchange, answer: Answer, head: bytes, *, closes: bool) -> None:
         hub = self._hub
         assert self._transport is not None
-        if hub.open_files.now >= hub.open_files.most:
-            self._send(exchange, explain(503, "The server has too many files open.", _RETRY))
+        if not hub.open_files.has_room_for(self.client):
+            self._send(exchange, _TOO_MANY_FILES if hub.open_files.is_full else _TOO_MANY_FILES_OF_CLIENT)
             return
         span = next(part for part in answer.body if isinstance(part, FileSpan))
         try:
@@ -357,7 +358,7 @@ class HttpConnection(Closing):
                 os.close(descriptor)
             self._read_again(exchange)
             return
-        hub.open_files.now += 1
+        hub.open_files.take(self.client)
         if exchange.permit is not None and exchange.permit.rate_bps is not None:
             self._send_paced(exchange, exchange.permit, answer, head, closes=closes, file=descriptor)
             return
@@ -408,7 +409,8 @@ class HttpConnection(Closing):
             exchange.was_delayed = self._sender.waited
         self._sender = self._sending = None
         self._mark_at = 0.0
-        self._hub.open_files.now -= answer.from_disk
+        if answer.from_disk:
+            self._hub.open_files.give_back(self.client)
         self.active_at = self._clock.read()
         if not complete:
             self._record(exchange, "failed", answer.status, body_sent)
@@ -435,6 +437,9 @@ class HttpConnection(Closing):
 
     def _finish(self, exchange: Exchange, answer: Answer, size: int) -> None:
         status = answer.status
+        if status == 429 and not exchange.outcome:  # not by admission control
+            exchange.outcome = "denied"
+            self._hub.site.account_of(exchange).reasons[CLIENT_SHARE] += 1
         decision = exchange.outcome or ("failed" if status >= 500 or answer.must_close else "served")
         self._record(exchange, decision, status, size)
         if status == 200 and exchange.page is not None:

@@ -12,20 +12,13 @@ if TYPE_CHECKING:
     from aiohttp.base_protocol import BaseProtocol
 
     from qosweb.server.accesslog.recorder import AccessRecorder
+    from qosweb.server.connection.client_share import SharedPlaces
     from qosweb.server.connection.connections import Connections
     from qosweb.server.connection.fast_path import PlainHeads
     from qosweb.server.connection.head_parser import HeadLimits
     from qosweb.server.files.pacing import SendPacer
     from qosweb.server.proxy.upstream import Upstreams
     from qosweb.server.request.stages import Site
-
-
-@dataclass(slots=True)
-class OpenFiles:
-    """How many answers are sent from disk now."""
-
-    most: int
-    now: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +38,7 @@ class ConnectionContext:
     ledger: AccessRecorder
     connections: Connections
     limits: ConnectionLimits
-    open_files: OpenFiles
+    open_files: SharedPlaces  # answers that are sent from disk now
     plain_heads: PlainHeads
     body_flow: BaseProtocol  # what the parser wants to slow down when a body comes too fast; none is ever read
     pacer: SendPacer

@@ -115,13 +115,26 @@ class Relay:
         answer: Answer | None = None
         try:
             with contextlib.suppress(*_BROKEN):  # in the middle of an answer
-                answer = await self._answer()
+                answer = await self._answer_in_turn()
             if self._rate_bps is not None:
                 self._exchange.channel_until = self._due(0)
             self._end(answer)
         except Exception as error:  # a fault of ours must not cost more than this connection
             self._hub.report_fault(error)
             self._transport.abort()
+
+    async def _answer_in_turn(self) -> Answer | None:
+        """One client has only some of the connections: its other requests wait for one of them."""
+        turns, client = self._hub.upstreams.turns, self._exchange.client
+        try:
+            await turns.take(client)
+        except TimeoutError:
+            reason = "Too many requests from your address wait for the server behind this one."
+            return explain(429, reason, [("Retry-After", "1")])
+        try:
+            return await self._answer()
+        finally:
+            turns.give_back(client)
 
     async def _answer(self) -> Answer | None:
         exchange, hub = self._exchange, self._hub

@@ -15,6 +15,8 @@ from tests.support.sites import LARGE, write_site
 from tests.support.tls import client_context, write_certificate
 from tests.support.waiting import wait_for
 
+UNSHARED = ("--client-share", "100%")  # one client may have everything
+
 pytestmark = [pytest.mark.timing, pytest.mark.long]
 
 
@@ -256,7 +258,10 @@ def test_one_client_may_hold_only_so_many_connections(site: Path, tmp_path: Path
 
 
 def test_a_newcomer_takes_the_place_of_who_says_nothing(site: Path, tmp_path: Path) -> None:
-    with RunningNode(site, tmp_path, "--max-connections", "20") as node, contextlib.ExitStack() as held:
+    with (
+        RunningNode(site, tmp_path, "--max-connections", "20", *UNSHARED) as node,
+        contextlib.ExitStack() as held,
+    ):
         speaker = held.enter_context(node.connect())
         assert speaker.get("/").status == 200
         silent = [held.enter_context(node.connect()) for _ in range(19)]
@@ -270,7 +275,10 @@ def test_a_newcomer_takes_the_place_of_who_says_nothing(site: Path, tmp_path: Pa
 
 
 def test_a_newcomer_takes_the_place_of_the_longest_idle(site: Path, tmp_path: Path) -> None:
-    with RunningNode(site, tmp_path, "--max-connections", "5") as node, contextlib.ExitStack() as held:
+    with (
+        RunningNode(site, tmp_path, "--max-connections", "5", *UNSHARED) as node,
+        contextlib.ExitStack() as held,
+    ):
         idle = [held.enter_context(node.connect()) for _ in range(5)]
         for connection in [*idle, idle[0]]:
             assert connection.get("/").status == 200
@@ -281,7 +289,10 @@ def test_a_newcomer_takes_the_place_of_the_longest_idle(site: Path, tmp_path: Pa
 
 
 def test_when_everybody_is_busy_a_newcomer_is_turned_away(site: Path, tmp_path: Path) -> None:
-    with RunningNode(site, tmp_path, "--max-connections", "3") as node, contextlib.ExitStack() as held:
+    with (
+        RunningNode(site, tmp_path, "--max-connections", "3", *UNSHARED) as node,
+        contextlib.ExitStack() as held,
+    ):
         for _ in range(3):
             connection = held.enter_context(node.connect())
             connection.send(b"GET /large.bin HTTP/1.1\r\nHost: localhost\r\n\r\n")
@@ -294,7 +305,10 @@ def test_when_everybody_is_busy_a_newcomer_is_turned_away(site: Path, tmp_path: 
 
 def test_where_few_files_may_be_open_connections_leave_some(site: Path, tmp_path: Path) -> None:
     few_files = ["sh", "-c", 'ulimit -n 200; exec "$@"', "sh"]
-    with RunningNode(site, tmp_path, before=few_files) as node, contextlib.ExitStack() as held:
+    with (
+        RunningNode(site, tmp_path, *UNSHARED, before=few_files) as node,
+        contextlib.ExitStack() as held,
+    ):
         assert "the system allows 200 open files" in node.stderr[0]
         for _ in range(300):
             held.enter_context(node.connect())
@@ -305,7 +319,7 @@ def test_where_few_files_may_be_open_connections_leave_some(site: Path, tmp_path
 
 
 def test_only_so_many_files_are_sent_at_one_time(site: Path, tmp_path: Path) -> None:
-    with RunningNode(site, tmp_path, "--max-open-files", "1") as node, node.connect() as busy:
+    with RunningNode(site, tmp_path, "--max-open-files", "1", *UNSHARED) as node, node.connect() as busy:
         busy.send(b"GET /large.bin HTTP/1.1\r\nHost: localhost\r\n\r\n")
         busy._read_until(b"\r\n\r\n")
         with node.connect() as other:
@@ -315,3 +329,47 @@ def test_only_so_many_files_are_sent_at_one_time(site: Path, tmp_path: Path) -> 
         busy._read_exactly(LARGE)
         wait_for(lambda: node.metric("qosweb_open_files") == 0, "the file to be closed")
         assert len(node.get("/large.bin").body) == LARGE
+
+
+# A part of everything
+
+
+def test_one_client_gets_only_a_part_of_the_connections(site: Path, tmp_path: Path) -> None:
+    with RunningNode(site, tmp_path, "--max-connections", "40") as node, contextlib.ExitStack() as held:
+        for _ in range(10):  # a quarter
+            assert held.enter_context(node.connect()).get("/").status == 200
+        assert node.get("/").status == 429
+        for last in (2, 3, 4):
+            for _ in range(10):
+                other = held.enter_context(RawConnection(node.port, source=f"127.0.0.{last}"))
+                assert other.get("/").status == 200
+        assert node.metric("qosweb_connections") == 40
+        assert cut_off(node, "displaced") == 0
+
+
+def test_one_client_gets_only_a_part_of_the_open_files(site: Path, tmp_path: Path) -> None:
+    options = ["--max-open-files", "4", "--client-share", "50%"]
+    with RunningNode(site, tmp_path, *options) as node, contextlib.ExitStack() as held:
+
+        def transfer(source: str) -> RawConnection:
+            connection = held.enter_context(RawConnection(node.port, source=source))
+            connection.send(b"GET /large.bin HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            assert connection._read_until(b"\r\n\r\n").startswith(b"HTTP/1.1 200 ")
+            return connection
+
+        mine = [transfer("127.0.0.1") for _ in range(2)]
+        with node.connect() as another:
+            for _ in range(3):
+                reply = another.get("/large.bin")
+                assert (reply.status, reply.headers["retry-after"]) == (429, "1")
+            assert another.get("/").status == 200
+        theirs = [transfer("127.0.0.2") for _ in range(2)]
+        with RawConnection(node.port, source="127.0.0.3") as third:
+            assert third.get("/large.bin").status == 503  # all places are taken
+        for connection in mine + theirs:
+            connection._read_exactly(LARGE)
+        wait_for(lambda: node.metric("qosweb_open_files") == 0, "the files to be closed")
+        assert len(node.get("/large.bin").body) == LARGE
+        wait_for(lambda: sum(line["decision"] == "denied" for line in node.log()) == 3, "three denials in the log")
+        assert {line["status"] for line in node.log() if line["decision"] == "denied"} == {429}
+        assert node.metric("qosweb_rejected_requests_total", **{"class": "default"}, reason="client_share") == 3
