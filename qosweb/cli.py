@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NoReturn
 from qosweb.analytics.command_line import add_analyze
 from qosweb.errors import UsageError
 from qosweb.settings import ENV_PREFIX, OPTIONS, did_you_mean, gather
+from qosweb.terminal_text import escape_controls
 from qosweb.tools import command_line as tools
 from qosweb.version import VERSION
 
@@ -32,7 +33,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         return _run(sys.argv[1:] if argv is None else list(argv))
     except UsageError as error:
-        print(f"qosweb: error: {_on_one_line(str(error))}", file=sys.stderr)
+        print(f"qosweb: error: {escape_controls(str(error))}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         return 130
@@ -87,7 +88,7 @@ def _add_serve(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--config", metavar="FILE.toml", help="settings from a TOML file")
     for spec in OPTIONS:
         shown = f" ({spec.shown_default})" if spec.has_default else ""
-        help_text = spec.help.replace("%", "%%") + shown
+        help_text = (spec.help + shown).replace("%", "%%")
         if spec.is_flag:
             parser.add_argument(spec.flag, dest=spec.key, action="store_const", const="yes", help=help_text)
         elif spec.is_list:
@@ -128,10 +129,6 @@ def _read_toml(option: str, path: Path) -> dict[str, object]:
         raise UsageError(f"{option} {path}: {error.strerror}") from None
     except (ValueError, RecursionError) as error:  # the decoder's own, bad UTF-8, a number or a nest too large
         raise UsageError(f"{option} {path}: not valid TOML: {error}") from None
-
-
-def _on_one_line(text: str) -> str:
-    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
 
 
 if __name__ == "__main__":

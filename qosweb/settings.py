@@ -15,7 +15,7 @@ from typing import Any
 
 from qosweb.errors import UsageError
 from qosweb.units import Address, format_size, parse_address, parse_count, parse_duration_s, parse_size
-from qosweb.webqos.values import BadValue, rate_bps
+from qosweb.webqos.values import BadValue, rate_bps, share_ppm
 
 ENV_PREFIX = "QOSWEB_"
 
@@ -113,6 +113,17 @@ def _origin(text: str) -> str:
 _seconds = _positive(parse_duration_s)
 
 
+def _client_share(text: str) -> int:
+    """In millionths."""
+    try:
+        share = share_ppm(text.strip())
+    except BadValue as bad:
+        raise ValueError(f"{bad.message}{f' ({bad.hint})' if bad.hint else ''}") from None
+    if share <= 0:
+        raise ValueError(f"'{text}' must be more than 0")
+    return share
+
+
 def _at_least_one(text: str) -> int:
     return int(_positive(parse_count)(text))
 
@@ -197,6 +208,12 @@ class ServeSettings:
     max_connections_per_client: int = _option(
         _at_least_one, "N", "most connections of one client address (IPv6: one /64)", default=1_000
     )
+    client_share: int = _option(
+        _client_share,
+        "SHARE",
+        "most that one client may hold of all connections, open files and upstream connections",
+        default=250_000,
+    )
     max_request_line: int = _option(_head_size, "SIZE", "longest request line; beyond it 414", default=8 << 10)
     max_header_size: int = _option(_head_size, "SIZE", "largest request head; beyond it 431", default=32 << 10)
     max_headers: int = _option(_at_least_one, "N", "most header fields of a request; beyond it 431", default=100)
@@ -255,6 +272,8 @@ class OptionSpec:
     def shown_default(self) -> str:
         if self.parse in (parse_size, _head_size):
             return format_size(int(str(self.default)))
+        if self.parse is _client_share:
+            return f"{int(str(self.default)) / 10_000:g}%"
         if self.parse in (_seconds, parse_duration_s):
             return f"{self.default:g}s"
         return str(self.default)

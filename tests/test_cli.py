@@ -188,6 +188,7 @@ def test_tls_files_that_cannot_be_used(refused_serve: Refusal, tmp_path: Path) -
     _, other_key = write_certificate(tmp_path / "other")
     _, locked_key = write_certificate(tmp_path / "locked", passphrase=b"secret")
     garbage = tmp_path / "garbage.pem"
+    garbage.touch(0o600)
     garbage.write_bytes(b"-----BEGIN CERTIFICATE-----\nno\n\xff")
     gone = tmp_path / "gone.pem"
 
@@ -227,12 +228,18 @@ def test_admin_ports_that_cannot_be_opened(refused_serve: Refusal, tmp_path: Pat
     message = refused_serve("--admin", "0.0.0.0:0")
     assert message == "admin address 0.0.0.0:0 is not loopback: it needs --admin-token-file FILE"
     assert refused_serve("--admin-token-file", token) == f"--admin-token-file {token}: No such file or directory"
+    token.touch(0o600)
     for content in (b"", b"short", b"with a space in the middle", b"two-lines-of-text\nsecond-line", "ü".encode() * 20):
         token.write_bytes(content)
         message = refused_serve("--admin-token-file", token)
         assert message.endswith("expected one line of 16 or more visible ASCII characters")
     token.write_bytes(b"\xff" * 20)
     assert refused_serve("--admin-token-file", token) == f"--admin-token-file {token}: not a text file"
+    token.write_bytes(b"a-token-of-visible-letters")
+    for mode in (0o640, 0o604):
+        token.chmod(mode)
+        message = refused_serve("--admin-token-file", token)
+        assert message == f"--admin-token-file {token}: others may read it (mode {mode:04o}); chmod 600 {token}"
 
 
 def test_logs_that_cannot_be_opened(refused_serve: Refusal, tmp_path: Path) -> None:

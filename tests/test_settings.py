@@ -30,6 +30,7 @@ VALID = {
     "access-log-format": "combined",
     "upstream": "http://127.0.0.1:9000",
     "capacity": "2MB/s",
+    "client-share": "40%",
 }
 
 
@@ -74,6 +75,7 @@ def test_command_line_before_environment_before_file_before_default(spec: Option
         "access-log-format": ("json", "combined", "json"),
         "group": ("h:1", "h:2", "h:3"),
         "capacity": ("1MB/s", "2MB/s", "3MB/s"),
+        "client-share": ("10%", "20%", "30%"),
         "join": ("h:1", "h:2", "h:3"),
         "bootstrap": ("yes", "no", "yes"),
         "public-url": ("http://h:1", "http://h:2", "http://h:3"),
@@ -146,6 +148,10 @@ def test_a_key_given_in_both_spellings_is_refused() -> None:
         ("access-log-keep", "0", "must be more than 0"),
         ("cache-size", "much", "a size such as 512, 16KB or 64MB"),
         ("max-connections", "0", "must be more than 0"),
+        ("client-share", "0%", "must be more than 0"),
+        ("client-share", "101%", "more than 100%"),
+        ("client-share", "25", "did you mean 25%?"),
+        ("client-share", "much", "is not a share"),
         ("max-connections", "1.5", "not a whole number"),
         ("max-header-size", "0", "must be more than 0"),
         ("max-header-size", "999999999GB", "must be at most 64MB"),

@@ -146,6 +146,7 @@ class Workbench:
         root = make_site(Path(tempfile.mkdtemp(prefix="site-", dir=self._scratch.name)), sizes)
         common = ["--root", str(root), "--capacity", f"{pipe_bps}B/s"]
         common += ["--max-connections-per-client", str(_CONNECTIONS_MAX)]  # all clients have one address here
+        common += ["--client-share", "100%"]
         common += ["--spec", str(spec)] if spec else []
         return NodeProcesses(self.folder, common, cluster=cluster)
 

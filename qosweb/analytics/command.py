@@ -16,6 +16,7 @@ from qosweb.analytics.spark.progress import ProgressDisplay, SparkTracker
 from qosweb.analytics.spark.session import short_message, spark_session
 from qosweb.errors import UsageError
 from qosweb.plots import need_matplotlib
+from qosweb.terminal_text import escape_controls
 from qosweb.tools.situation import read_option
 from qosweb.units import parse_duration_s, parse_size
 from qosweb.webqos import values
@@ -84,7 +85,8 @@ def _each(arguments: argparse.Namespace, spec: LoggedPolicy | None, limits: Anal
                 request = AnalysisRequest(sources.find([log], arguments.format), spec, limits, arguments.response)
                 findings = _once(spark, request, arguments, out, progress)
             except UsageError as error:
-                print(json.dumps({"name": name, "error": str(error)}) if arguments.json else f"{name}: {error}")
+                said = {"name": name, "error": str(error)}
+                print(json.dumps(said) if arguments.json else escape_controls(f"{name}: {error}"))
                 code = 2
             else:
                 code = max(code, _write_report(findings, arguments, out, name))

@@ -12,8 +12,11 @@ import re
 LINE_MAX = 1024  # chunk size with extensions
 TRAILERS_MAX = 16 << 10
 
-_SIZE_LINE = re.compile(rb"([0-9A-Fa-f]{1,16})(?:[ \t]*;[\t\x20-\x7e\x80-\xff]*)?")
-_TRAILER = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+:[\t\x20-\x7e\x80-\xff]*")
+_TOKEN = rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+"
+_QUOTED = rb'"(?:[\t \x21\x23-\x5b\x5d-\x7e\x80-\xff]|\\[\t\x20-\x7e\x80-\xff])*"'
+_EXTENSION = rb"[ \t]*;[ \t]*%b(?:[ \t]*=[ \t]*(?:%b|%b))?" % (_TOKEN, _TOKEN, _QUOTED)
+_SIZE_LINE = re.compile(rb"([0-9A-Fa-f]{1,16})(?:%b)*" % _EXTENSION)
+_TRAILER = re.compile(_TOKEN + rb":[\t\x20-\x7e\x80-\xff]*")
 
 
 class BadBody(Exception):
@@ -93,7 +96,7 @@ class ChunkedBody:
             return
         found = _SIZE_LINE.fullmatch(line)
         if found is None:
-            raise BadBody("the size of a chunk is not a hexadecimal number")
+            raise BadBody("the size of a chunk is not a hexadecimal number, or its extensions are malformed")
         size = int(found[1], 16)
         if size:
             self._left = size + 2

@@ -29,7 +29,7 @@ HOP_BY_HOP = frozenset(
         "http2-settings",
     }
 )
-_OF_FRAMING = frozenset({"content-length"})
+_DROPPED = HOP_BY_HOP | {"content-length"}  # also if written with '_', which some servers read as '-'
 _NEVER_NAMED = frozenset({"host", "content-length", "via", "forwarded"})  # a client cannot remove them by Connection
 _REWRITTEN = frozenset({"host", "expect", "via", "forwarded"})
 
@@ -40,8 +40,12 @@ def end_to_end_fields(fields: Iterable[tuple[str, str]]) -> Fields:
     named = {
         word.strip().lower() for name, value in fields if name.lower() == "connection" for word in value.split(",")
     }
-    dropped = HOP_BY_HOP | _OF_FRAMING | (named - _NEVER_NAMED)
-    return [(name, value) for name, value in fields if name.lower() not in dropped]
+    named -= _NEVER_NAMED
+    return [
+        (name, value)
+        for name, value in fields
+        if name.lower() not in named and name.lower().replace("_", "-") not in _DROPPED
+    ]
 
 
 def request_fields(

@@ -25,7 +25,7 @@ from qosweb.server.request.stages import (
 
 STAGES = (
     check_message,  # version, host, expectations          400 417 505
-    check_method,  # GET, HEAD, OPTIONS; no bodies         204 405 413 (OPTIONS: 400 404 421)
+    check_method,  # GET, HEAD, OPTIONS; no large bodies   204 405 413 (with a body: 400; OPTIONS: 400 404 421)
     resolve_target,  # target -> canonical path            400 404 421
     look_up_file,  # only for rules on size, owner or last_modified
     classify,  # find the QoS class

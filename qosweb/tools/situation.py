@@ -96,7 +96,7 @@ def split_url(text: str, site: str | None) -> tuple[str, str]:
         host, path = site or "", rest[1:]
     elif not slash and "." not in host:
         host, path = site or "", rest
-    known = parse_host(host)
+    known = parse_host(host) if host else ""
     if known is None or not rest:
         raise UsageError(f"{text or 'an empty text'}: not the address of a page: write http://host/path or /path")
     escaped = re.sub(r"[^!-~]", lambda found: "".join(f"%{byte:02X}" for byte in found[0].encode()), path)

@@ -26,23 +26,18 @@ from tests.http.wire import wire_text
         "xn--bcher-kva.example",
         "127.0.0.1",
         "127.0.0.1:8080",
-        "256.256.256.256",  # no IPv4 address, but a name
+        "1.example",
+        "1e1",
         "[::1]",
         "[::]",
         "[::1]:8080",
         "[2001:db8::7]",
         "[2001:db8:0:0:0:0:0:7]:443",
         "[::ffff:192.0.2.1]",
-        "a%20b",  # RFC 3986: reg-name may hold escapes and sub-delims
-        "a!$&'()*+,;=~b",
     ],
 )
 def test_3986_3_2_2_valid_hosts_stand_for_themselves(value: str) -> None:
     assert parse_host(value) == value
-
-
-def test_9110_7_2_empty_if_the_target_has_no_authority() -> None:
-    assert parse_host("") == ""
 
 
 def test_3986_6_2_2_1_hosts_are_case_insensitive() -> None:
@@ -58,6 +53,25 @@ def test_3986_6_2_3_an_empty_port_is_dropped() -> None:
 @pytest.mark.parametrize(
     "value",
     [
+        "",
+        ".",
+        "..",
+        ".example.org",
+        "example..org",
+        "example.org..",
+        "example.org.:x",
+        "256.256.256.256",
+        "127.0.0.1.",
+        "1.2.3",
+        "1",
+        "127.0.0.01",
+        "a.1",
+        "a%20b",
+        "%41",
+        "a,b",
+        "a;b",
+        "a~b",
+        *(f"a{one}b" for one in "!$&'()*+="),
         ":",
         ":80",
         "example.org:65536",
@@ -128,8 +142,14 @@ def test_invalid_hosts(value: str) -> None:
 def test_3986_3_2_2_names_have_at_most_255_characters() -> None:
     assert parse_host("a" * 255) == "a" * 255
     assert parse_host("a" * 256) is None
-    assert parse_host("%41" * 85) is not None
-    assert parse_host("%41" * 86) is None
+    assert parse_host("a." * 127) == "a." * 127
+    assert parse_host("a." * 128) is None
+
+
+def test_many_labels_take_linear_time() -> None:
+    assert parse_host("a." * 100_000) is None
+    assert parse_host("a-" * 100_000 + "!") is None
+    assert parse_host("1." * 100_000 + "!") is None
 
 
 def test_leading_zeros_of_a_port_take_linear_time() -> None:
@@ -141,5 +161,5 @@ def test_leading_zeros_of_a_port_take_linear_time() -> None:
 def test_garbage_never_raises(value: str) -> None:
     host = parse_host(value)
     if host:
-        assert re.fullmatch(r"[!$%&'()*+,;=.:_~\[\]0-9a-z-]+", host)
+        assert re.fullmatch(r"[.:_\[\]0-9a-z-]+", host)
         assert parse_host(host) == host

@@ -39,6 +39,7 @@ def write_certificate(
         encryption = serialization.BestAvailableEncryption(passphrase)
     certificate_file, key_file = folder / "certificate.pem", folder / "key.pem"
     certificate_file.write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
+    key_file.touch(0o600)
     key_file.write_bytes(key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, encryption))
     return certificate_file, key_file
 

@@ -96,6 +96,7 @@ def test_invalid_options_are_refused(capfd: pytest.CaptureFixture[str], tmp_path
 
 
 def test_one_node_with_a_token(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "token").touch(0o600)
     (tmp_path / "token").write_text(f"{TOKEN}\n")
     (tmp_path / "wrong").write_text(f"{TOKEN}x\n")
     (tmp_path / "a.webqos").write_text("</page.html>.server_resource > 40%\n</index.html>.available = always\n")

@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.table import Table
 
 from qosweb.analytics.read.rows import HELD, NOT_TESTED, VIOLATED
+from qosweb.terminal_text import escape_controls
 
 if TYPE_CHECKING:
     from qosweb.analytics.findings import Findings
@@ -25,24 +26,28 @@ def show(findings: Findings) -> None:
     console.print()
     console.print(_guarantees(findings))
     for name in findings.notes:
-        print(f"note: {name}")
+        _print(f"note: {name}")
     for file, cause, count in findings.bad[:ROWS_MAX]:
-        print(f"{count} bad lines in {file}: {cause}")
+        _print(f"{count} bad lines in {file}: {cause}")
     for crowd in findings.crowds[:ROWS_MAX]:
         paid = ", ".join(name for name, _, _ in crowd.paid) or "none"
-        print(
+        _print(
             f"flash crowd: {crowd.name}, x{crowd.factor:.1f}, {clock(crowd.begin_s)} to {clock(crowd.end_s)}; "
             f"served less: {paid}"
         )
     shown = [verdict for verdict in findings.windows if verdict.outcome == VIOLATED][:5]
     for verdict in shown:
-        print(
+        _print(
             f"{_when(verdict)} {verdict.rule}: {verdict.reason} {' '.join(findings.samples.get(verdict, ()))}".rstrip()
         )
     seconds = findings.end_s - findings.begin_s
     print(
         f"{findings.outcome}: {findings.lines} lines, {seconds:.0f} s, from {clock(findings.begin_s)} UTC", flush=True
     )
+
+
+def _print(text: str) -> None:
+    print(escape_controls(text))
 
 
 def clock(at_s: float) -> str:
@@ -64,9 +69,9 @@ def _classes(findings: Findings) -> Table:
         wait = [f"{row.wait_ms[at]:.1f}" if row.wait_ms else "" for at in (0, 2)]
         service = [f"{row.service_ms[at]:.1f}" if row.service_ms else "" for at in (0, 2)]
         table.add_row(
-            row.name or "all", f"{row.asked:,}", f"{row.served:,}", f"{row.denied:,}", f"{row.expired:,}",
-            f"{row.failed:,}", f"{row.gave_up:,}", f"{row.redirected:,}", f"{row.sent_bytes / (1 << 20):,.1f}",
-            *wait, *service,
+            escape_controls(row.name or "all"), f"{row.asked:,}", f"{row.served:,}", f"{row.denied:,}",
+            f"{row.expired:,}", f"{row.failed:,}", f"{row.gave_up:,}", f"{row.redirected:,}",
+            f"{row.sent_bytes / (1 << 20):,.1f}", *wait, *service,
         )  # fmt: skip
     return table
 
@@ -85,5 +90,6 @@ def _guarantees(findings: Findings) -> Table:
         kind = f" [{verdict.kind}]" if verdict.kind.startswith(("share", "rate")) else ""
         if len(findings.policies) > 1 and verdict.policy:
             kind += f" under {verdict.policy[:8]}{since.get(verdict.policy, '')}"
-        table.add_row(verdict.outcome, verdict.rule + kind, verdict.reason, style=STYLES[verdict.outcome])
+        promise, reason = escape_controls(verdict.rule + kind), escape_controls(verdict.reason)
+        table.add_row(verdict.outcome, promise, reason, style=STYLES[verdict.outcome])
     return table

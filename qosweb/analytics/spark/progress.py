@@ -11,6 +11,8 @@ import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TextIO
 
+from qosweb.terminal_text import escape_controls
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -94,7 +96,7 @@ class ProgressDisplay:
             self._clear()
 
     def show_step(self, step: str) -> None:
-        self._step = step
+        self._step = step = escape_controls(step)
         if not self._quiet and not self._lively:
             so_far = self._work().so_far
             took = f"{time.monotonic() - self._begun_s:.0f} s{'; ' if so_far else ''}{so_far}"

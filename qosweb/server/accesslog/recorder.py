@@ -120,9 +120,11 @@ class AccessRecorder:
         if not page.log_part:
             page.log_part = self._json.page_part(exchange.logged_path)
             page.log_tail = self._json.page_tail(200, page.size)
+        if "Host" not in exchange.message.headers or (exchange.target and exchange.target.authority is not None):
+            return  # the host that is logged is not that of the Host field
         if len(self.hosts) >= HOSTS_MAX:
             self.hosts.clear()
-        self.hosts[exchange.message.headers.get("Host", "")] = quoted(exchange.host)
+        self.hosts[exchange.message.headers["Host"]] = quoted(exchange.host)
 
     def record(self, exchange: Exchange, account: ClassAccount, decision: str, status: int, size: int) -> None:
         """Record the end of a request outside the fast path."""

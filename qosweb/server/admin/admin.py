@@ -14,6 +14,7 @@ from qosweb.server.admin.browser_guard import BrowserGuard
 from qosweb.server.admin.dashboard import dashboard
 from qosweb.server.admin.metrics import exposition, registry_of
 from qosweb.server.admin.status import missing_of, queue_of, status_of
+from qosweb.server.private_files import read_private_file
 from qosweb.webqos import compile_policy
 from qosweb.webqos.loader import BYTES_MAX
 
@@ -182,10 +183,9 @@ class Token:
 
 def _read_token(path: Path) -> str:
     try:
-        token = path.read_text().strip()
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "not a text file"
-        raise UsageError(f"--admin-token-file {path}: {reason}") from None
+        token = read_private_file("--admin-token-file", path).decode().strip()
+    except UnicodeDecodeError:
+        raise UsageError(f"--admin-token-file {path}: not a text file") from None
     if len(token) < TOKEN_LEN_MIN or not token.isascii() or not token.isprintable() or " " in token:
         raise UsageError(
             f"--admin-token-file {path}: expected one line of {TOKEN_LEN_MIN} or more visible ASCII characters"

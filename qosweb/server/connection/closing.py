@@ -13,7 +13,6 @@ if TYPE_CHECKING:
 
 LINGER_S = 2.0
 LINGER_BYTES_MAX = 1 << 20
-LINGERING_MAX = 1_000  # connections at one time; above it, responses to bad requests may be lost
 
 
 class Closing(asyncio.Protocol):
@@ -29,10 +28,12 @@ class Closing(asyncio.Protocol):
         "_reading_paused",
         "_transport",
         "_unread",
+        "client",
     )
 
     def __init__(self, context: ConnectionContext) -> None:
         self._context = context
+        self.client = ""
         self._transport: asyncio.Transport | None = None
         self._blocked = False
         self._closing = False
@@ -64,11 +65,12 @@ class Closing(asyncio.Protocol):
         assert self._transport is not None
         self._closing = self._blocked = True
         self._unread.clear()
-        if not self._transport.can_write_eof() or self._context.connections.lingering >= LINGERING_MAX:
+        lingering = self._context.connections.lingering
+        if not self._transport.can_write_eof() or not lingering.has_room_for(self.client):
             self._transport.close()
             return
         self._transport.write_eof()
-        self._context.connections.lingering += 1
+        lingering.take(self.client)
         self._lingering = self._context.loop.call_later(LINGER_S, self.abort)
         if self._reading_paused:
             self._reading_paused = False

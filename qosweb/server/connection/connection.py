@@ -34,7 +34,7 @@ from qosweb.server.files.files import NotServed
 from qosweb.server.files.pacing import PacedSend
 from qosweb.server.pipeline import proceed, restart_at_find_page
 from qosweb.server.proxy.forward import ForwardTarget, Relay
-from qosweb.server.proxy.request_body import RequestBody
+from qosweb.server.proxy.request_body import CONTINUE, RequestBody
 from qosweb.server.request.answers import CLOSE, KEEP_ALIVE, NO_CONNECTION_LINE, Answer, FileSpan, explain
 from qosweb.server.request.exchange import Exchange, Waiting
 
@@ -49,12 +49,15 @@ WRITE_BUFFER_HIGH = 256 << 10
 WRITE_BUFFER_LOW = 64 << 10
 PROGRESS_MIN = 16 << 10  # bytes that a client has to take within the send timeout
 REREADS_MAX = 3
+CLIENT_SHARE = "client_share"  # reason of a denial: the client has its part of a bounded resource
 
 _RETRY = [("Retry-After", "1")]
 _REFUSALS = {
     ConnectionDecision.TOO_MANY_FROM_CLIENT: explain(429, "Too many connections from your address.", _RETRY),
     ConnectionDecision.FULL: explain(503, "The server has too many connections.", _RETRY),
 }
+_TOO_MANY_FILES = explain(503, "The server has too many files open.", _RETRY)
+_TOO_MANY_FILES_TO_CLIENT = explain(429, "Too many files are being sent to your address.", _RETRY)
 
 
 class HttpConnection(Closing):
@@ -76,12 +79,10 @@ class HttpConnection(Closing):
         "_sending",
         "_write_paused",
         "active_at",
-        "client",
     )
 
     def __init__(self, context: ConnectionContext) -> None:
         super().__init__(context)
-        self.client = ""
         self.active_at = 0.0
         self._clock = context.site.clock
         self._resources = context.site.store.resources
@@ -121,7 +122,7 @@ class HttpConnection(Closing):
         self._unread.clear()
         if self._lingering is not None:
             self._lingering.cancel()
-            self._context.connections.lingering -= 1
+            self._context.connections.lingering.give_back(self.client)
         if self._exchange is not None:
             exchange, self._exchange = self._exchange, None
             if exchange.forget is not None:
@@ -137,8 +138,9 @@ class HttpConnection(Closing):
 
     def eof_received(self) -> bool | None:
         self._eof = True
-        if self._exchange is not None and self._exchange.wait is not None:
-            return None  # a client that closes its side while its request is queued leaves the queue
+        if self._exchange is not None and (self._exchange.wait is not None or self._exchange.waits_for_ignored_body):
+            # a client that closes its side while its request is queued leaves the queue; a body cut short never ends
+            return None
         busy = self._exchange is not None or self._sender is not None or bool(self._unread)
         if self._relay is not None:
             busy = self._relay.client_ended()
@@ -253,6 +255,8 @@ class HttpConnection(Closing):
         if isinstance(step, Waiting):
             self._exchange = exchange
             self._blocked = True
+            if exchange.waits_for_ignored_body and exchange.expects_continue and self._transport is not None:
+                self._transport.write(CONTINUE)
         elif isinstance(step, ForwardTarget):
             self._forward(exchange, step)
         else:
@@ -334,7 +338,11 @@ class HttpConnection(Closing):
         closes = answer.must_close or not exchange.keeps_alive or self._context.connections.draining
         last_line = CLOSE if closes else KEEP_ALIVE if exchange.wants_keep_alive_line else NO_CONNECTION_LINE
         account = self._context.site.account_of(exchange)
-        if exchange.outcome:
+        if answer.status == 429 and not exchange.outcome:  # not by admission control
+            exchange.outcome = "denied"
+            account.reasons[CLIENT_SHARE] += 1
+            class_line = account.denied_line(CLIENT_SHARE)
+        elif exchange.outcome:
             class_line = account.header_line  # the answer names the decision
         else:
             class_line = account.failed_line if _decision_of(exchange, answer) == "failed" else account.served_line
@@ -355,8 +363,8 @@ class HttpConnection(Closing):
     def _send_from_disk(self, exchange: Exchange, answer: Answer, head: bytes, *, closes: bool) -> None:
         context = self._context
         assert self._transport is not None
-        if context.open_files.now >= context.open_files.most:
-            self._send(exchange, explain(503, "The server has too many files open.", _RETRY))
+        if not context.open_files.has_room_for(self.client):
+            self._send(exchange, _TOO_MANY_FILES if context.open_files.is_full else _TOO_MANY_FILES_TO_CLIENT)
             return
         span = next(part for part in answer.body if isinstance(part, FileSpan))
         try:
@@ -368,7 +376,7 @@ class HttpConnection(Closing):
                 os.close(descriptor)
             self._read_again(exchange)
             return
-        context.open_files.now += 1
+        context.open_files.take(self.client)
         if exchange.permit is not None and exchange.permit.rate_bps is not None:
             self._send_paced(exchange, exchange.permit, answer, head, closes=closes, file=descriptor)
             return
@@ -419,7 +427,8 @@ class HttpConnection(Closing):
             exchange.was_delayed = self._sender.waited
         self._sender = self._sending = None
         self._mark_at = 0.0
-        self._context.open_files.now -= answer.from_disk
+        if answer.from_disk:
+            self._context.open_files.give_back(self.client)
         self.active_at = self._clock.read()
         if not complete:
             self._record(exchange, "failed", answer.status, body_sent)
@@ -460,9 +469,7 @@ class HttpConnection(Closing):
         assert self._transport is not None
         self._context.recorder.record_unread(self.client, decision, answer.status, answer.length, now)
         account = self._context.recorder.accounts.default
-        class_line = account.failed_line
-        if class_line and decision == "denied":
-            class_line = account.header_line + b"QoS-Decision: denied; reason=%b\r\n" % TOO_MANY.encode()
+        class_line = account.denied_line(TOO_MANY) if decision == "denied" else account.failed_line
         head = b"".join((answer.head, class_line, self._clock.date_line, CLOSE, b"\r\n"))
         self._transport.writelines((head, *answer.body))  # type: ignore[arg-type]  # no FileSpan
         self._linger()
@@ -480,9 +487,20 @@ class HttpConnection(Closing):
             return
         if self._request_body is not None and not self._request_body.is_complete:
             data = self._request_body.feed(data, self._clock.read())
+        elif self._exchange is not None and self._exchange.waits_for_ignored_body:
+            data = self._feed_ignored_body(self._exchange, data)
         self._unread += data
         if len(self._unread) >= UNREAD_MAX:
             self._pause_reading()
+
+    def _feed_ignored_body(self, exchange: Exchange, data: bytes) -> bytes:
+        """Returns what follows the body."""
+        assert exchange.ignored_body is not None
+        rest = exchange.ignored_body.feed(data)
+        if exchange.ignored_body.is_over:
+            self._reader = None  # its parser expects a body
+            self._context.loop.call_soon(self._resume, exchange)  # not now: _consume may be running
+        return rest
 
     def _unblock(self) -> None:
         """Continue with the data that was held back, unless the connection still has to wait."""
@@ -523,7 +541,12 @@ class HttpConnection(Closing):
                 self._relay.cancel()
                 self._on_relay_end(late)
         elif self._exchange is not None:
-            if self._exchange.wait is None and now - self._exchange.started > limits.send_timeout_s:
+            if self._exchange.waits_for_ignored_body:
+                if now - self._exchange.arrived > limits.header_timeout_s:
+                    counts.header_timeouts += 1
+                    exchange, self._exchange = self._exchange, None
+                    self._send(exchange, explain(408, "The request body did not arrive in time.", must_close=True))
+            elif self._exchange.wait is None and now - self._exchange.started > limits.send_timeout_s:
                 self._give_up_waiting(self._exchange)
         elif self._in_head:
             assert self._reader is not None

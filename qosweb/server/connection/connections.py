@@ -10,9 +10,11 @@ import asyncio
 import enum
 from collections import Counter
 from dataclasses import dataclass
-from ipaddress import IPv6Address
 from typing import Protocol
 
+from qosweb.server.connection.client_share import PPM, SharedPlaces, client_key, part_of
+
+LINGERING_MAX = 1_000  # connections at one time; above it, responses to bad requests may be lost
 VICTIMS_AT_ONCE = 64
 
 
@@ -54,13 +56,15 @@ class ConnectionCounts:
 class Connections:
     """The connection table of a node."""
 
-    def __init__(self, *, total_max: int, per_client_max: int) -> None:
+    def __init__(self, *, total_max: int, per_client_max: int, share_ppm: int) -> None:
+        """``share_ppm``: the part of each bounded resource that one client may hold, in millionths."""
         self.counts = ConnectionCounts()
         self.draining = False
-        self.lingering = 0
+        self.lingering = SharedPlaces(LINGERING_MAX, share_ppm)
         self.emptied = asyncio.Event()  # set when the last connection of a draining node has ended
         self.total_max = total_max
         self._per_client_max = per_client_max
+        self._share_ppm = share_ppm
         self._all: dict[TrackedConnection, None] = {}
         self._silent: dict[TrackedConnection, None] = {}  # no request yet; oldest first
         self._by_client: Counter[str] = Counter()
@@ -71,7 +75,7 @@ class Connections:
 
     def enter(self, connection: TrackedConnection) -> ConnectionDecision:
         client = client_key(connection.client)
-        if self._by_client[client] >= self._per_client_max:
+        if self._by_client[client] >= self._client_max:
             self.counts.refused_client += 1
             return ConnectionDecision.TOO_MANY_FROM_CLIENT
         if len(self._all) >= self.total_max and not self._displace_one():
@@ -82,6 +86,12 @@ class Connections:
         self._silent[connection] = None
         self.counts.accepted += 1
         return ConnectionDecision.ACCEPTED
+
+    @property
+    def _client_max(self) -> int:
+        """Without a share, a client that has all connections displaces its own."""
+        share = part_of(self.total_max, self._share_ppm)
+        return self._per_client_max if self._share_ppm >= PPM else min(self._per_client_max, share)
 
     def lower_max(self, total_max: int) -> None:
         """Lower the total limit to ``total_max``, but never below one."""
@@ -145,13 +155,3 @@ class Connections:
         self.counts.displaced += 1
         self.leave(connection)
         connection.abort()
-
-
-def client_key(client: str) -> str:
-    """The key that limits apply to: an IPv4 address, or the /64 prefix of an IPv6 address."""
-    if ":" not in client:
-        return client
-    address = IPv6Address(client.partition("%")[0])
-    if address.ipv4_mapped is not None:
-        return str(address.ipv4_mapped)
-    return str(IPv6Address(int(address) >> 64 << 64)) + "/64"

@@ -12,20 +12,13 @@ if TYPE_CHECKING:
     from aiohttp.base_protocol import BaseProtocol
 
     from qosweb.server.accesslog.recorder import AccessRecorder
+    from qosweb.server.connection.client_share import SharedPlaces
     from qosweb.server.connection.connections import Connections
     from qosweb.server.connection.fast_path import PlainHeads
     from qosweb.server.connection.head_parser import HeadLimits
     from qosweb.server.files.pacing import SendPacer
     from qosweb.server.proxy.upstream import Upstreams
     from qosweb.server.request.stages import Site
-
-
-@dataclass(slots=True)
-class OpenFiles:
-    """Number of responses being sent from disk, and its limit."""
-
-    most: int
-    now: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +38,7 @@ class ConnectionContext:
     recorder: AccessRecorder
     connections: Connections
     limits: ConnectionLimits
-    open_files: OpenFiles
+    open_files: SharedPlaces  # responses being sent from disk
     plain_heads: PlainHeads
     body_flow: BaseProtocol  # the parser requires it for flow control of bodies, but never gets a body
     pacer: SendPacer

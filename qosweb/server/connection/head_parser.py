@@ -7,12 +7,19 @@ is sent. Where the parser is more lenient than RFC 9112 section 3, the request l
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from aiohttp.http import HttpProcessingError, HttpRequestParser
 from aiohttp.streams import EMPTY_PAYLOAD
 
-from qosweb.server.connection.malformed import bad_request_line, diagnose, is_request_line
+from qosweb.server.connection.malformed import (
+    as_http_1_1,
+    bad_request_line,
+    diagnose,
+    is_request_line,
+    is_unknown_version,
+)
 from qosweb.server.request.answers import Answer, explain
 
 if TYPE_CHECKING:
@@ -20,6 +27,7 @@ if TYPE_CHECKING:
 
     from aiohttp.base_protocol import BaseProtocol
     from aiohttp.http import RawRequestMessage
+    from aiohttp.streams import StreamReader
 
 END_OF_HEAD = b"\r\n\r\n"
 
@@ -47,7 +55,7 @@ class RequestHead(NamedTuple):
 
 
 class HeadParser:
-    __slots__ = ("_limits", "_line", "_parser", "_tail", "partial_len", "partial_since")
+    __slots__ = ("_limits", "_line", "_new_parser", "_parser", "_tail", "partial_len", "partial_since")
 
     def __init__(self, limits: HeadLimits, loop: asyncio.AbstractEventLoop, body_flow: BaseProtocol) -> None:
         self.partial_len = 0  # bytes of an incomplete head in the parser
@@ -56,7 +64,8 @@ class HeadParser:
         self._line = b""  # of an incomplete head: at least its request line
         self._tail = b""  # of an incomplete head: its last three bytes
         beyond = limits.size + 1  # this class checks sizes; the parser's own limits must never apply
-        self._parser = HttpRequestParser(
+        self._new_parser = partial(
+            HttpRequestParser,
             body_flow,
             loop,
             _BODY_BUFFER,
@@ -64,6 +73,7 @@ class HeadParser:
             max_field_size=beyond,
             max_headers=limits.fields,
         )
+        self._parser = self._new_parser()
 
     def end_of_head(self, data: bytes, start: int) -> int:
         """The end of the head that begins or continues at ``start``; the length of the data if it is incomplete."""
@@ -82,7 +92,7 @@ class HeadParser:
         try:
             messages = self._parser.feed_data(piece)[0]
         except HttpProcessingError as error:
-            raise self._rejected(diagnose(error, piece), piece) from None
+            messages = self._read_later_minor(error, piece)
         if not messages:
             self._keep_partial(piece, now)
             return None
@@ -91,6 +101,20 @@ class HeadParser:
             raise self._rejected(bad_request_line(message.version), piece)
         self.partial_len = 0
         return RequestHead(message, payload is not EMPTY_PAYLOAD or bool(message.chunked), is_single_piece)
+
+    def _read_later_minor(
+        self, error: HttpProcessingError, piece: bytes
+    ) -> list[tuple[RawRequestMessage, StreamReader]]:
+        """What the head gives if its version is HTTP/1.2 or later, which the parser rejects. Raises RejectedHead."""
+        begun = self._line + piece if self.partial_len else piece
+        known = as_http_1_1(begun) if is_unknown_version(error) else None
+        if known is None:
+            raise self._rejected(diagnose(error, piece), piece) from None
+        self._parser = self._new_parser()
+        try:
+            return self._parser.feed_data(known)[0]
+        except HttpProcessingError as another:
+            raise self._rejected(diagnose(another, known), piece) from None
 
     def too_late(self) -> RejectedHead:
         """The rejection of a head that was not complete in time."""

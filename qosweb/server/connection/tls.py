@@ -8,6 +8,9 @@ import ssl
 from pathlib import Path
 
 from qosweb.errors import UsageError
+from qosweb.server.private_files import read_private_file
+
+CIPHERS = "ECDHE+AESGCM:ECDHE+CHACHA20"  # of TLS 1.2: authenticated encryption with forward secrecy
 
 
 class TlsFiles:
@@ -23,13 +26,14 @@ class TlsFiles:
         self.context = self._new_context()
 
     def _new_context(self) -> ssl.SSLContext:
-        for option, path in (("--tls-cert", self._certificate), ("--tls-key", self._key)):
-            try:
-                path.read_bytes()
-            except OSError as error:
-                raise UsageError(f"{option} {path}: {error.strerror}") from None
+        try:
+            self._certificate.read_bytes()
+        except OSError as error:
+            raise UsageError(f"--tls-cert {self._certificate}: {error.strerror}") from None
+        read_private_file("--tls-key", self._key)
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.minimum_version = ssl.TLSVersion.TLSv1_2
+        context.set_ciphers(CIPHERS)
         context.set_alpn_protocols(["http/1.1"])
         try:
             context.load_cert_chain(self._certificate, self._key, password=_no_password)

@@ -18,9 +18,10 @@ from qosweb.server.accesslog.file import LogFile
 from qosweb.server.accesslog.recorder import AccessRecorder
 from qosweb.server.cluster.clock_skew import ClockSkewMonitor
 from qosweb.server.cluster.membership import POLICY_LEN_MAX, ClusterMembership
+from qosweb.server.connection.client_share import SharedPlaces
 from qosweb.server.connection.connection import HttpConnection
 from qosweb.server.connection.connections import Connections
-from qosweb.server.connection.context import ConnectionContext, ConnectionLimits, OpenFiles
+from qosweb.server.connection.context import ConnectionContext, ConnectionLimits
 from qosweb.server.connection.fast_path import PlainHeads
 from qosweb.server.connection.head_parser import HeadLimits
 from qosweb.server.connection.tls import TlsFiles
@@ -95,12 +96,14 @@ class Node:
             self.clock, self.name, self.log, settings.access_log_format, self.admission.accounts
         )
         self.connections = Connections(
-            total_max=settings.max_connections, per_client_max=settings.max_connections_per_client
+            total_max=settings.max_connections,
+            per_client_max=settings.max_connections_per_client,
+            share_ppm=settings.client_share,
         )
-        self.open_files = OpenFiles(settings.max_open_files)
+        self.open_files = SharedPlaces(settings.max_open_files, settings.client_share)
         self.pacer = SendPacer(self._loop)
         self.membership: ClusterMembership | None = None
-        self.upstreams = Upstreams(settings.upstream_timeout)
+        self.upstreams = Upstreams(settings.upstream_timeout, settings.client_share)
         self._context = ConnectionContext(
             self._loop,
             Site(

@@ -14,7 +14,7 @@ from aiohttp import http_parser
 
 from qosweb.errors import UsageError
 from qosweb.server.admin.admin import Admin, Token
-from qosweb.server.connection.closing import LINGERING_MAX
+from qosweb.server.connection.connections import LINGERING_MAX
 from qosweb.server.process import gc_tuning
 from qosweb.server.process.console import install_group_log_handler, log_message
 from qosweb.server.process.node import Node, address_of, bind

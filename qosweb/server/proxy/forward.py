@@ -82,11 +82,7 @@ class Relay:
         since = None if permit is None else permit.channel_since
         now = perf_counter()
         self._from = now if since is None else max(since, now - SLICE_S)
-        if (
-            request_body is not None
-            and "Expect" in exchange.message.headers
-            and exchange.message.version == HttpVersion11
-        ):
+        if request_body is not None and exchange.expects_continue:
             transport.write(CONTINUE)
         self._task = context.loop.create_task(self._run(), name="relay")
 
@@ -125,13 +121,26 @@ class Relay:
         answer: Answer | None = None
         try:
             with contextlib.suppress(*_BROKEN):  # in the middle of a response
-                answer = await self._answer()
+                answer = await self._answer_in_turn()
             if self._rate_bps is not None:
                 self._exchange.channel_until = self._due(0)
             self._end(answer)
         except Exception as error:  # a bug here must cost no more than this connection
             self._context.report_fault(error)
             self._transport.abort()
+
+    async def _answer_in_turn(self) -> Answer | None:
+        """Limit the upstream connections of one client: its other requests wait for one of them."""
+        turns, client = self._context.upstreams.turns, self._exchange.client
+        try:
+            await turns.take(client)
+        except TimeoutError:
+            reason = "Too many requests from your address wait for the upstream server."
+            return explain(429, reason, [("Retry-After", "1")])
+        try:
+            return await self._answer()
+        finally:
+            turns.give_back(client)
 
     async def _answer(self) -> Answer | None:
         exchange, context = self._exchange, self._context

@@ -13,6 +13,9 @@ from typing import TYPE_CHECKING
 import aiohttp
 from yarl import URL
 
+from qosweb.server.connection.client_share import part_of
+from qosweb.server.proxy.client_turns import ClientTurns
+
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
@@ -39,8 +42,9 @@ class Unanswered(Exception):
 class Upstreams:
     """Connection pool to other servers. Needs a running event loop."""
 
-    def __init__(self, timeout_s: float) -> None:
-        """``timeout_s``: how long a server may send nothing."""
+    def __init__(self, timeout_s: float, share_ppm: int) -> None:
+        """``timeout_s``: how long a server may send nothing. ``share_ppm``: one client's part of the connections."""
+        self.turns = ClientTurns(part_of(CONNECTIONS_MAX, share_ppm), 2 * CONNECT_S)
         self._timeout_s = timeout_s
         self._session: aiohttp.ClientSession | None = None
 

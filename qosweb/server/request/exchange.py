@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from qosweb.http.targets import RequestTarget
     from qosweb.server.files.page_store import Failure
     from qosweb.server.files.pages import Page, Resource
+    from qosweb.server.request.ignored_body import IgnoredBody
 
 
 class Waiting(enum.Enum):
@@ -58,6 +59,7 @@ class Exchange:
     rid: RequestId | None = None  # set if it came from another node or goes to one
     outcome: str = ""  # the decision for the access log, if it does not follow from the response
     channel_until: float | None = None  # set at the end: when its last byte was due
+    ignored_body: IgnoredBody | None = None  # which the connection reads before the request continues
     ticket: str | None = None  # from the query of the target; see qosweb.engine.local.tickets
     was_delayed: bool = False  # by its client, the disk or another server: its service time does not measure this node
     stage: int = 0  # index of the current stage
@@ -100,8 +102,17 @@ class Exchange:
         return self.message.method == "HEAD"
 
     @property
+    def waits_for_ignored_body(self) -> bool:
+        return self.ignored_body is not None and not self.ignored_body.is_over
+
+    @property
     def keeps_alive(self) -> bool:
         return not (self.message.should_close or self.message.upgrade or self.has_body)
+
+    @property
+    def expects_continue(self) -> bool:
+        """Whether the client waits for 100 Continue before it sends the body."""
+        return "Expect" in self.message.headers and self.message.version == HttpVersion11
 
     @property
     def speaks_http_1(self) -> bool:

@@ -30,6 +30,7 @@ from qosweb.server.files.pages import Moved, Page, Resource, page_fields, valida
 from qosweb.server.proxy.forward import ForwardTarget
 from qosweb.server.request.answers import Answer, bodiless, explain, serialise_head
 from qosweb.server.request.exchange import WAITING, Exchange, Waiting
+from qosweb.server.request.ignored_body import IgnoredBody
 
 if TYPE_CHECKING:
     from qosweb.admission import AdmissionControl, ClassAccount, Clock
@@ -64,10 +65,11 @@ def check_message(exchange: Exchange, site: Site) -> Step:  # noqa: ARG001
         exchange.message = exchange.message._replace(path=path)
     if not exchange.speaks_http_1:
         return explain(505, "This server supports HTTP/1.1 and HTTP/1.0.", must_close=True)
-    host = parse_host(exchange.message.headers.get("Host", ""))
-    if host is None:
-        return explain(400, "The Host field must be a host with an optional port.", must_close=True)
-    exchange.host = host
+    if "Host" in exchange.message.headers:  # HTTP/1.0 needs none; the parser rejects HTTP/1.1 without it
+        host = parse_host(exchange.message.headers["Host"])
+        if host is None:
+            return explain(400, "The Host field must be a host with an optional port.", must_close=True)
+        exchange.host = host
     if "Transfer-Encoding" in exchange.message.headers and not exchange.message.chunked:  # RFC 9112 section 6.3
         return explain(400, "The last transfer coding must be chunked.", must_close=True)
     expectation = exchange.field("Expect")
@@ -77,7 +79,9 @@ def check_message(exchange: Exchange, site: Site) -> Step:  # noqa: ARG001
 
 
 def check_method(exchange: Exchange, site: Site) -> Step:
-    """Allow GET and HEAD, respond to OPTIONS, reject other methods and request bodies.
+    """Allow GET and HEAD, respond to OPTIONS, reject other methods.
+
+    GET must not have a body. A small body of HEAD and OPTIONS is read and ignored.
 
     With an upstream server, nearly every method is allowed: that server gets all requests that are not for a file.
     """
@@ -87,7 +91,11 @@ def check_method(exchange: Exchange, site: Site) -> Step:
     if method not in ("GET", "HEAD", "OPTIONS"):
         return explain(405, f"{method} is not allowed here.", [ALLOW], must_close=method == "CONNECT")
     if exchange.has_body:
-        return explain(413, f"A {method} request must not have a body here.", must_close=True)
+        if method == "GET":
+            return explain(413, "A GET request must not have a body here.", must_close=True)
+        waiting = _ignore_body(exchange)
+        if waiting is not None:
+            return waiting
     if method == "OPTIONS":
         refusal = resolve_target(exchange, site) if exchange.message.path != "*" else None
         return refusal or bodiless(204, [ALLOW])
@@ -223,6 +231,20 @@ def send_page(exchange: Exchange, site: Site) -> Step:  # noqa: ARG001
     """Respond with the complete page."""
     page, _ = _chosen(exchange)
     return Answer(200, page.head, page.segments())
+
+
+def _ignore_body(exchange: Exchange) -> Answer | Waiting | None:
+    """Wait until the connection has read the body; None when it has."""
+    body = exchange.ignored_body
+    if body is None:
+        body = exchange.ignored_body = IgnoredBody(exchange.message)
+        exchange.was_delayed = True
+    if body.refusal is not None:
+        return body.refusal
+    if not body.is_over:
+        return WAITING
+    exchange.has_body = False
+    return None
 
 
 def _may_be_file(exchange: Exchange, site: Site) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,9 +19,13 @@ from qosweb.analytics.read.tables import OutcomeCounts, Top
 from qosweb.analytics.report import parquet_export
 from qosweb.analytics.report.html_report import page
 from qosweb.analytics.report.json_report import as_json
+from qosweb.analytics.report.terminal import show
+from qosweb.analytics.spark.progress import ProgressDisplay
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    import pytest
 
 README = (Path(qosweb.analytics.__file__).parent / "README.md").read_text()
 NAMED = frozenset(re.findall(r"`([^`\n]+)`", README))
@@ -60,6 +65,30 @@ def test_text_from_logs_is_escaped_on_the_page() -> None:
     assert "<script" not in html
     assert "&lt;/a&gt;.available = always" in html
     assert "<meta http-equiv=refresh content=5>" in html
+
+
+def test_control_characters_from_logs_are_escaped_in_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    evil = "\x1b[2J\x9b31m\r\u202e"
+    one = _findings()
+    verdict = one.windows[0]._replace(rule=f"rule{evil}", reason=f"reason{evil}")
+    show(
+        replace(
+            one,
+            run=[verdict._replace(key=None)],
+            windows=[verdict],
+            samples={verdict: [f"rid{evil}"]},
+            table=[one.table[0]._replace(window_s=None, name=f"class{evil}")],
+            crowds=[one.crowds[0]._replace(name=f"crowd{evil}", paid=((f"payer{evil}", 1.0, 0.5),))],
+            bad=[(f"file{evil}", f"cause{evil}", 1)],
+            notes=[f"note{evil}"],
+        )
+    )
+    ProgressDisplay(quiet=False).show_step(f"step{evil}")
+    shown = capsys.readouterr()
+    text = re.sub(r"\s", "", shown.out + shown.err)  # cells are folded
+    for word in ("rule", "reason", "rid", "class", "crowd", "payer", "file", "cause", "note", "step"):
+        assert word + r"\x1b[2J\x9b31m\r\u202e" in text, word
+    assert all(c.isprintable() or c == "\n" for c in shown.out + shown.err)
 
 
 def test_every_key_of_the_report_is_in_the_readme() -> None:

@@ -172,6 +172,7 @@ def test_status(node: RunningNode, site: Path) -> None:
 
 
 def test_a_token_is_needed_where_one_is_configured(site: Path, tmp_path: Path) -> None:
+    (tmp_path / "token").touch(0o600)
     (tmp_path / "token").write_text(f"{TOKEN}\n")
     with RunningNode(site, tmp_path, "--admin-token-file", str(tmp_path / "token")) as node:
         for path in ("/livez", "/readyz", "/metrics", "/status", "/", "/nothing"):

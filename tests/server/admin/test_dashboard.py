@@ -74,6 +74,7 @@ def test_it_loads_nothing_from_elsewhere() -> None:
 
 
 def test_where_a_token_is_needed_the_page_asks_for_it(tmp_path: Path) -> None:
+    (tmp_path / "token").touch(0o600)
     (tmp_path / "token").write_text(f"{TOKEN}\n")
     with RunningNode(write_site(tmp_path / "site"), tmp_path, "--admin-token-file", str(tmp_path / "token")) as node:
         page = ask(node, "Accept: text/html")

@@ -114,10 +114,19 @@ BODIES = (
     Probe("RFC 9110 9.3.1", "GET with a body and Connection: keep-alive",
           get(b"Connection: keep-alive", b"Content-Length: %d" % len(SMUGGLED), body=SMUGGLED), 413),
     Probe("RFC 9110 9.3.1", "GET with a body shorter than it says", get(b"Content-Length: 9", body=SMUGGLED), 413),
-    Probe("RFC 9110 9.3.2", "HEAD with a request for a body",
-          line(b"HEAD / HTTP/1.1")[:-2] + b"Content-Length: %d\r\n\r\n" % len(SMUGGLED) + SMUGGLED, 413, is_head=True),
-    Probe("RFC 9110 9.3.7", "OPTIONS with a request for a body",
-          line(b"OPTIONS * HTTP/1.1")[:-2] + b"Content-Length: %d\r\n\r\n" % len(SMUGGLED) + SMUGGLED, 413),
+    Probe("RFC 9110 9.3.2", "HEAD with a large body",
+          line(b"HEAD / HTTP/1.1")[:-2] + b"Content-Length: 16385\r\n\r\n" + SMUGGLED, 413, is_head=True),
+    Probe("RFC 9110 9.3.2", "HEAD with large chunks", line(b"HEAD / HTTP/1.1")[:-2]
+          + b"Transfer-Encoding: chunked\r\n\r\n" + b"400\r\n" + bytes(1024) + b"\r\n" + b"3c00\r\n" + bytes(15 << 10)
+          + b"\r\n0\r\n\r\n" + SMUGGLED, 413, is_head=True),
+    Probe("RFC 9110 9.3.2", "HEAD with bad chunks", line(b"HEAD / HTTP/1.1")[:-2]
+          + b"Transfer-Encoding: chunked\r\n\r\n5;\r\nhello\r\n0\r\n\r\n" + SMUGGLED, is_head=True),
+    Probe("RFC 9112 6.1", "HEAD with chunks in HTTP/1.0", line(b"HEAD / HTTP/1.0")[:-2]
+          + b"Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n" + SMUGGLED, 413, is_head=True),
+    Probe("RFC 9110 9.3.7", "OPTIONS with a large body",
+          line(b"OPTIONS * HTTP/1.1")[:-2] + b"Content-Length: 16385\r\n\r\n" + SMUGGLED, 413),
+    Probe("RFC 9110 9.3.7", "OPTIONS of a bad target with a body",
+          line(b"OPTIONS /../ HTTP/1.1")[:-2] + b"Content-Length: %d\r\n\r\n" % len(SMUGGLED) + SMUGGLED),
     Probe("RFC 9110 9.3.3", "POST with a request for a body",
           post(b"Content-Length: %d" % len(SMUGGLED), body=SMUGGLED), 405),
     Probe("RFC 9110 9.3.3", "POST whose body never comes", post(b"Content-Length: 1000000"), 405),

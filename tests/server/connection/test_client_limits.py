@@ -15,6 +15,8 @@ from tests.support.sites import LARGE, write_site
 from tests.support.tls import client_context, write_certificate
 from tests.support.waiting import wait_for
 
+UNSHARED = ("--client-share", "100%")  # one client may have everything
+
 pytestmark = [pytest.mark.timing, pytest.mark.long]
 
 
@@ -60,7 +62,8 @@ def head_of(*, line: int = 60, size: int = 0, fields: int = 1) -> bytes:
         (head_of(fields=9), 431),
         (b"GET / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 4\r\n\r\nbody", 413),
         (b"GET / HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nbody\r\n0\r\n\r\n", 413),
-        (b"HEAD / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 4\r\n\r\nbody", 413),
+        (b"OPTIONS / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 40000\r\n\r\nbody", 413),
+        (b"HEAD / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 4\r\n\r\nbody", 200),
         (b"GET / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n\r\n", 200),
     ],
 )
@@ -112,6 +115,38 @@ def test_a_head_that_trickles_in_is_given_up(site: Path, tmp_path: Path) -> None
         assert (reply.status, reply.headers["connection"]) == (408, "close")
         assert 0.9 < time.monotonic() - started < 20
         assert cut_off(node, "header_timeout") == 1
+
+
+def test_an_ignored_body_that_does_not_arrive_is_given_up(site: Path, tmp_path: Path) -> None:
+    head = b"OPTIONS / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2000\r\n\r\n"
+    with RunningNode(site, tmp_path, "--header-timeout", "1s") as node, node.connect() as connection:
+        assert connection.get("/").status == 200
+        sender = threading.Thread(target=trickle, args=(connection, head + b"x" * 1999))
+        sender.start()
+        try:
+            reply = connection.read_reply()
+        finally:
+            connection.sock.shutdown(socket.SHUT_RDWR)
+            sender.join(60)
+        assert (reply.status, reply.headers["connection"]) == (408, "close")
+        assert cut_off(node, "header_timeout") == 1
+
+
+def test_a_client_that_ends_in_an_ignored_body_is_gone(site: Path, tmp_path: Path) -> None:
+    with RunningNode(site, tmp_path) as node, node.connect() as connection:
+        connection.send(b"OPTIONS / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 5\r\n\r\nhell")
+        connection.half_close()
+        assert connection.read_to_end() == b""
+        wait_for(lambda: [line["status"] for line in node.log()] == [499], "its line in the log")
+
+
+def test_a_client_that_expects_to_be_asked_for_an_ignored_body_is_asked(site: Path, tmp_path: Path) -> None:
+    with RunningNode(site, tmp_path) as node, node.connect() as connection:
+        connection.send(b"OPTIONS / HTTP/1.1\r\nHost: h\r\nContent-Length: 5\r\nExpect: 100-continue\r\n\r\n")
+        assert connection._read_until(b"\r\n\r\n") == b"HTTP/1.1 100 Continue\r\n\r\n"
+        connection.send(b"hello")
+        assert connection.read_reply().status == 204
+        assert connection.get("/").status == 200
 
 
 def test_connections_without_a_request_are_closed(site: Path, tmp_path: Path) -> None:
@@ -223,7 +258,10 @@ def test_one_client_may_hold_only_so_many_connections(site: Path, tmp_path: Path
 
 
 def test_a_new_connection_displaces_one_without_a_request(site: Path, tmp_path: Path) -> None:
-    with RunningNode(site, tmp_path, "--max-connections", "20") as node, contextlib.ExitStack() as held:
+    with (
+        RunningNode(site, tmp_path, "--max-connections", "20", *UNSHARED) as node,
+        contextlib.ExitStack() as held,
+    ):
         speaker = held.enter_context(node.connect())
         assert speaker.get("/").status == 200
         silent = [held.enter_context(node.connect()) for _ in range(19)]
@@ -237,7 +275,10 @@ def test_a_new_connection_displaces_one_without_a_request(site: Path, tmp_path: 
 
 
 def test_a_new_connection_displaces_the_longest_idle_one(site: Path, tmp_path: Path) -> None:
-    with RunningNode(site, tmp_path, "--max-connections", "5") as node, contextlib.ExitStack() as held:
+    with (
+        RunningNode(site, tmp_path, "--max-connections", "5", *UNSHARED) as node,
+        contextlib.ExitStack() as held,
+    ):
         idle = [held.enter_context(node.connect()) for _ in range(5)]
         for connection in [*idle, idle[0]]:
             assert connection.get("/").status == 200
@@ -248,7 +289,10 @@ def test_a_new_connection_displaces_the_longest_idle_one(site: Path, tmp_path: P
 
 
 def test_when_all_connections_are_busy_a_new_one_is_rejected(site: Path, tmp_path: Path) -> None:
-    with RunningNode(site, tmp_path, "--max-connections", "3") as node, contextlib.ExitStack() as held:
+    with (
+        RunningNode(site, tmp_path, "--max-connections", "3", *UNSHARED) as node,
+        contextlib.ExitStack() as held,
+    ):
         for _ in range(3):
             connection = held.enter_context(node.connect())
             connection.send(b"GET /large.bin HTTP/1.1\r\nHost: localhost\r\n\r\n")
@@ -261,7 +305,10 @@ def test_when_all_connections_are_busy_a_new_one_is_rejected(site: Path, tmp_pat
 
 def test_connections_leave_descriptors_when_few_files_may_be_open(site: Path, tmp_path: Path) -> None:
     few_files = ["sh", "-c", 'ulimit -n 200; exec "$@"', "sh"]
-    with RunningNode(site, tmp_path, before=few_files) as node, contextlib.ExitStack() as held:
+    with (
+        RunningNode(site, tmp_path, *UNSHARED, before=few_files) as node,
+        contextlib.ExitStack() as held,
+    ):
         assert "the system allows 200 open files" in node.stderr[0]
         for _ in range(300):
             held.enter_context(node.connect())
@@ -272,7 +319,7 @@ def test_connections_leave_descriptors_when_few_files_may_be_open(site: Path, tm
 
 
 def test_only_so_many_files_are_sent_at_one_time(site: Path, tmp_path: Path) -> None:
-    with RunningNode(site, tmp_path, "--max-open-files", "1") as node, node.connect() as busy:
+    with RunningNode(site, tmp_path, "--max-open-files", "1", *UNSHARED) as node, node.connect() as busy:
         busy.send(b"GET /large.bin HTTP/1.1\r\nHost: localhost\r\n\r\n")
         busy._read_until(b"\r\n\r\n")
         with node.connect() as other:
@@ -282,3 +329,47 @@ def test_only_so_many_files_are_sent_at_one_time(site: Path, tmp_path: Path) -> 
         busy._read_exactly(LARGE)
         wait_for(lambda: node.metric("qosweb_open_files") == 0, "the file to be closed")
         assert len(node.get("/large.bin").body) == LARGE
+
+
+# A part of everything
+
+
+def test_one_client_gets_only_a_part_of_the_connections(site: Path, tmp_path: Path) -> None:
+    with RunningNode(site, tmp_path, "--max-connections", "40") as node, contextlib.ExitStack() as held:
+        for _ in range(10):  # a quarter
+            assert held.enter_context(node.connect()).get("/").status == 200
+        assert node.get("/").status == 429
+        for last in (2, 3, 4):
+            for _ in range(10):
+                other = held.enter_context(RawConnection(node.port, source=f"127.0.0.{last}"))
+                assert other.get("/").status == 200
+        assert node.metric("qosweb_connections") == 40
+        assert cut_off(node, "displaced") == 0
+
+
+def test_one_client_gets_only_a_part_of_the_open_files(site: Path, tmp_path: Path) -> None:
+    options = ["--max-open-files", "4", "--client-share", "50%"]
+    with RunningNode(site, tmp_path, *options) as node, contextlib.ExitStack() as held:
+
+        def transfer(source: str) -> RawConnection:
+            connection = held.enter_context(RawConnection(node.port, source=source))
+            connection.send(b"GET /large.bin HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            assert connection._read_until(b"\r\n\r\n").startswith(b"HTTP/1.1 200 ")
+            return connection
+
+        mine = [transfer("127.0.0.1") for _ in range(2)]
+        with node.connect() as another:
+            for _ in range(3):
+                reply = another.get("/large.bin")
+                assert (reply.status, reply.headers["retry-after"]) == (429, "1")
+            assert another.get("/").status == 200
+        theirs = [transfer("127.0.0.2") for _ in range(2)]
+        with RawConnection(node.port, source="127.0.0.3") as third:
+            assert third.get("/large.bin").status == 503  # all places are taken
+        for connection in mine + theirs:
+            connection._read_exactly(LARGE)
+        wait_for(lambda: node.metric("qosweb_open_files") == 0, "the files to be closed")
+        assert len(node.get("/large.bin").body) == LARGE
+        wait_for(lambda: sum(line["decision"] == "denied" for line in node.log()) == 3, "three denials in the log")
+        assert {line["status"] for line in node.log() if line["decision"] == "denied"} == {429}
+        assert node.metric("qosweb_rejected_requests_total", **{"class": "default"}, reason="client_share") == 3

@@ -9,6 +9,7 @@ import pytest
 from qosweb.admission import ClassAccount
 from qosweb.server.connection.fast_path import HEAD_LEN_MAX, HEADS_MAX, SEEN_ONCE_MAX, PlainHead, PlainHeads
 from tests.support.nodes import RunningNode
+from tests.support.waiting import wait_for
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,6 +23,7 @@ def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningNode]:
     scratch: Path = tmp_path_factory.mktemp("plain")
     (scratch / "site").mkdir()
     (scratch / "site" / "page.txt").write_bytes(b"page")
+    (scratch / "site" / "other.txt").write_bytes(b"other")
     with RunningNode(scratch / "site", scratch) as running:
         yield running
 
@@ -76,3 +78,27 @@ def test_a_field_that_changes_the_answer_is_not_overlooked(node: RunningNode, fi
     for _ in range(4):
         assert node.get("/page.txt").status == 200
         assert node.get("/page.txt", field).status == status
+
+
+def test_an_empty_host_is_refused_also_after_requests_without_one(node: RunningNode) -> None:
+    for _ in range(3):
+        with node.connect() as connection:
+            connection.send(b"GET /page.txt HTTP/1.0\r\n\r\n")
+            assert connection.read_reply().status == 200
+    for _ in range(3):
+        with node.connect() as connection:
+            assert connection.get("/page.txt").status == 200
+            connection.send(b"GET /page.txt HTTP/1.1\r\nHost:\r\n\r\n")
+            assert connection.read_reply().status == 400
+
+
+def test_the_authority_of_a_target_is_not_logged_for_other_requests(node: RunningNode) -> None:
+    with node.connect() as connection:
+        for target in (*["http://elsewhere/other.txt"] * 3, *["/other.txt"] * 3):
+            assert connection.get(target).status == 200
+    wait_for(lambda: len(hosts_of(node, "/other.txt")) == 6, "the lines in the log")
+    assert hosts_of(node, "/other.txt") == ["elsewhere"] * 3 + ["localhost"] * 3
+
+
+def hosts_of(node: RunningNode, path: str) -> list[str]:
+    return [line["host"] for line in node.log() if line["path"] == path]

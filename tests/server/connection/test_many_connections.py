@@ -50,6 +50,7 @@ def many_files(count: int) -> Iterator[None]:
 
 def test_ten_thousand_idle_connections(site: Path, tmp_path: Path) -> None:
     options = ["--max-connections", "10100", "--max-connections-per-client", "10100", "--max-open-files", "100"]
+    options += ["--client-share", "100%"]
     with many_files(IDLE + 500), RunningNode(site, tmp_path, *options) as node:
         reply = node.get("/")
         size = len(reply.raw_head) + len(reply.body)
@@ -117,7 +118,7 @@ async def throw_garbage(port: int, seed: int) -> None:
 
 @pytest.mark.parametrize("limit", [300, 12_000], ids=["full", "roomy"])
 def test_a_flood_of_garbage_keeps_no_good_client_out(site: Path, tmp_path: Path, limit: int) -> None:
-    options = ["--max-connections", str(limit), "--max-connections-per-client", str(limit)]
+    options = ["--max-connections", str(limit), "--max-connections-per-client", str(limit), "--client-share", "100%"]
     with (
         RunningNode(site, tmp_path, *options) as node,
         ExitStack() as held,

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.support.nodes import RunningNode
+from tests.support.nodes import RunningNode, run_command
 from tests.support.raw import Closed
 from tests.support.tls import client_context, write_certificate
 from tests.support.versions import overwrite, replace, stamped
@@ -145,6 +145,19 @@ def test_old_protocols_are_refused_and_http_1_1_is_agreed_on(node: RunningNode, 
     assert reply[:1] in (b"", b"\x15")  # nothing, or an alert
 
 
+CBC_SUITES = "ECDHE-ECDSA-AES256-SHA384:ECDHE-ECDSA-AES128-SHA256:ECDHE-RSA-AES256-SHA384:ECDHE-RSA-AES128-SHA256"
+
+
+def test_tls_1_2_only_with_authenticated_encryption(node: RunningNode, folder: Path) -> None:
+    context = client_context(folder / "certificate.pem")
+    context.maximum_version = ssl.TLSVersion.TLSv1_2
+    with node.connect(tls=context) as connection:
+        assert connection.get("/small.txt").status == 200
+    context.set_ciphers(CBC_SUITES)
+    with pytest.raises(ssl.SSLError):
+        connect_as(node, context)
+
+
 def send_garbage(node: RunningNode, data: bytes) -> bytes:
     """Send bytes that are not a handshake; returns everything that comes back."""
     with node.connect() as connection:
@@ -194,10 +207,31 @@ def test_a_bad_certificate_changes_nothing(
                 assert said.startswith("qosweb: not reloaded, nothing has changed: --tls-")
                 assert str(path) in said
                 path.write_bytes(good[path])
+                path.chmod(0o600)
                 with node.connect(tls=tls) as connection:
                     assert connection.get("/small.txt").status == 200
                 assert old.get("/small.txt").status == 200
     assert reload(node).startswith("qosweb: reloaded: ")
+
+
+def test_a_key_that_others_may_read_is_refused(
+    node: RunningNode, tls: ssl.SSLContext, root: Path, folder: Path, tmp_path: Path
+) -> None:
+    key = folder / "key.pem"
+    for mode in (0o640, 0o604):
+        key.chmod(mode)
+        refusal = f"--tls-key {key}: others may read it (mode {mode:04o}); chmod 600 {key}"
+        assert reload(node) == f"qosweb: not reloaded, nothing has changed: {refusal}"
+        certificate, own_key = write_certificate(tmp_path / f"{mode:o}")
+        own_key.chmod(mode)
+        done = run_command(
+            "serve", "--root", str(root), "--listen", "0", "--tls-cert", str(certificate), "--tls-key", str(own_key)
+        )
+        assert (done.returncode, done.stdout) == (2, "")
+        assert f"--tls-key {own_key}: others may read it (mode {mode:04o}); chmod 600 {own_key}" in done.stderr
+    key.chmod(0o600)
+    assert reload(node).startswith("qosweb: reloaded: ")
+    assert _get(node, tls, "/small.txt") == CONTENT["/small.txt"]
 
 
 def test_bytes_that_are_not_a_handshake_do_no_harm(node: RunningNode, tls: ssl.SSLContext) -> None:

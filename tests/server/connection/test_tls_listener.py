@@ -23,7 +23,7 @@ def _start(tmp_path: Path, *options: str) -> tuple[RunningNode, Path]:
 
 
 def test_silent_sockets_give_way_to_good_clients(tmp_path: Path) -> None:
-    node, certificate = _start(tmp_path, "--max-connections", "20")
+    node, certificate = _start(tmp_path, "--max-connections", "20", "--client-share", "100%")
     with node, ExitStack() as stack:
         for _ in range(200):
             stack.enter_context(socket.create_connection(("127.0.0.1", node.port), timeout=20))

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from tests.support.raw import RawConnection
 
-OPTIONS = ("--cache-fresh", "0", "--cache-file-max", "64KB", "--max-open-files", "2")
+OPTIONS = ("--cache-fresh", "0", "--cache-file-max", "64KB", "--max-open-files", "2", "--client-share", "100%")
 
 
 @pytest.fixture(scope="module")

@@ -36,6 +36,7 @@ def test_a_root_that_is_a_link_leads_to_the_new_release_after_sighup(tmp_path: P
 def test_a_new_admin_token_is_used_unless_it_is_invalid(tmp_path: Path) -> None:
     (tmp_path / "site").mkdir()
     token = tmp_path / "token"
+    token.touch(0o600)
     token.write_text("the-first-token-1\n")
 
     def status(node: RunningNode, word: str) -> int:

@@ -6,6 +6,7 @@ import contextlib
 import hashlib
 import json
 import socket
+import threading
 from signal import Signals
 from time import monotonic
 from typing import TYPE_CHECKING
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.support.misbehaving import OK, MisbehavingServer, Talk, free_port
-from tests.support.nodes import RunningNode
+from tests.support.nodes import RunningNode, version
 from tests.support.raw import Closed, RawConnection
 from tests.support.waiting import wait_for
 
@@ -150,6 +151,7 @@ def test_forwarded_heads_are_serialised_anew(node: RunningNode) -> None:
     assert reply.status == 400  # never asked there
     sent = "GET http://shop.example:99/head?q=%41&b=c HTTP/1.1\r\nHost: other\r\nConnection: close, X-Secret\r\n"
     sent += "X-Secret: 1\r\nTE: trailers\r\nUpgrade: h2c\r\nX-Kept:   spaced   \r\n"
+    sent += "Transfer_Encoding: chunked\r\nContent_Length: 5\r\n"
     sent += "Via: 1.0 far\r\nAccept-Encoding: br\r\n\r\n"
     with node.connect() as connection:
         connection.send(sent.encode())
@@ -203,6 +205,8 @@ def test_chunked_bodies_are_forwarded_and_the_next_request_follows(node: Running
         b"Transfer-Encoding: chunked\r\n\r\n5\nhello\r\n0\r\n\r\n",
         b"Transfer-Encoding: chunked\r\n\r\n5\r\nhelloXX0\r\n\r\n",
         b"Transfer-Encoding: chunked\r\n\r\n0x5\r\nhello\r\n0\r\n\r\n",
+        b"Transfer-Encoding: chunked\r\n\r\n5;\r\nhello\r\n0\r\n\r\n",
+        b"Transfer-Encoding: chunked\r\n\r\n5;bad[=x\r\nhello\r\n0\r\n\r\n",
         b"Transfer-Encoding: chunked\r\nContent-Length: 4\r\n\r\n0\r\n\r\n",
         b"Transfer-Encoding: gzip\r\nContent-Length: 4\r\n\r\nbody",
         b"Transfer-Encoding: chunked, identity\r\n\r\n0\r\n\r\n",
@@ -419,6 +423,52 @@ def test_back_pressure_both_ways(tmp_path: Path) -> None:
         assert 0 < moved[1] < 64 << 20
         assert node.metric("process_resident_memory_bytes") - before < 16 << 20
         assert len(down.read_reply().body) == total
+
+
+def test_one_client_gets_only_a_part_of_the_connections_there(tmp_path: Path) -> None:
+    """2 of 200: its third request waits until one of the others has its answer; that of another client does not."""
+    go_on = threading.Event()
+
+    def hold(talk: Talk) -> None:
+        if talk.path == "/hold":
+            go_on.wait(60)
+        talk.send(OK)
+
+    def ask(path: str, source: str) -> RawConnection:
+        connection = held.enter_context(RawConnection(node.port, source=source))
+        connection.send(f"GET {path} HTTP/1.1\r\nHost: h\r\n\r\n".encode())
+        return connection
+
+    with (
+        MisbehavingServer(hold) as server,
+        in_front(server, tmp_path, "--client-share", "1%") as node,
+        contextlib.ExitStack() as held,
+    ):
+        try:
+            mine = [ask("/hold", "127.0.0.1") for _ in range(2)]
+            wait_for(lambda: server.requests == 2, "both to be asked there")
+            waiting = ask("/mine", "127.0.0.1")
+            gone = ask("/mine", "127.0.0.1")
+            assert ask("/theirs", "127.0.0.2").read_reply().body == b"ok"
+            assert [head.split()[1] for head in server.heads] == [b"/hold", b"/hold", b"/theirs"]
+            gone.close()
+        finally:
+            go_on.set()
+        assert [connection.read_reply().body for connection in [*mine, waiting]] == [b"ok"] * 3
+        assert ask("/again", "127.0.0.1").read_reply().body == b"ok"
+
+
+def test_who_waits_too_long_for_a_connection_there_is_told(tmp_path: Path) -> None:
+    hasty = version(("qosweb.server.proxy.upstream", "CONNECT_S", 0.2))
+    with MisbehavingServer(Talk.hang) as server:
+        (tmp_path / "site").mkdir()
+        options = ("--upstream", server.url, "--client-share", "0.5%")
+        with RunningNode(tmp_path / "site", tmp_path, *options, command=hasty) as node, node.connect() as first:
+            first.send(b"GET /a HTTP/1.1\r\nHost: h\r\n\r\n")
+            wait_for(lambda: server.requests == 1, "the first to be asked there")
+            reply = node.get("/b")
+            assert (reply.status, reply.headers["retry-after"]) == (429, "1")
+            wait_for(lambda: [line["decision"] for line in node.log()] == ["denied"], "its line in the log")
 
 
 def test_an_upstream_that_does_not_exist(tmp_path: Path) -> None:

@@ -1,0 +1,51 @@
+"""Bounded resources of a node: how many places there are, and how many of them one client may hold."""
+
+from __future__ import annotations
+
+from collections import Counter
+from ipaddress import IPv6Address
+
+PPM = 1_000_000
+
+
+def part_of(total: int, share_ppm: int) -> int:
+    """How many of ``total`` places one client may hold: at least one."""
+    return max(1, total * share_ppm // PPM)
+
+
+class SharedPlaces:
+    """A bounded number of places. One client holds at most ``per_client_max`` of them."""
+
+    def __init__(self, total_max: int, share_ppm: int) -> None:
+        self.now = 0  # places taken
+        self.total_max = total_max
+        self.per_client_max = part_of(total_max, share_ppm)
+        self._by_client: Counter[str] = Counter()
+
+    @property
+    def is_full(self) -> bool:
+        return self.now >= self.total_max
+
+    def has_room_for(self, client: str) -> bool:
+        return not self.is_full and self._by_client[client_key(client)] < self.per_client_max
+
+    def take(self, client: str) -> None:
+        self.now += 1
+        self._by_client[client_key(client)] += 1
+
+    def give_back(self, client: str) -> None:
+        self.now -= 1
+        key = client_key(client)
+        self._by_client[key] -= 1
+        if not self._by_client[key]:
+            del self._by_client[key]
+
+
+def client_key(client: str) -> str:
+    """The key that limits apply to: an IPv4 address, or the /64 prefix of an IPv6 address."""
+    if ":" not in client:
+        return client
+    address = IPv6Address(client.partition("%")[0])
+    if address.ipv4_mapped is not None:
+        return str(address.ipv4_mapped)
+    return str(IPv6Address(int(address) >> 64 << 64)) + "/64"
