@@ -1,4 +1,4 @@
-"""External actions of the protocol automata, as recorded in traces. Each class carries the papers' name of the action.
+"""Trace events: one class for each protocol step that the specifications check.
 
 A trace is a sequence of (process, action). The layers report actions through `Context.trace` if it is set. The
 specifications in `cluster/specs` check them. `Crashed` and `Recovered` come from the runner of the processes.

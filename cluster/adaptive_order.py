@@ -1,4 +1,4 @@
-"""Adaptive total order within a view: members own slots of the order in proportion to their send rates.
+"""Default order within a view: each member owns slots in proportion to its send rate. There is no leader.
 
 Paper: Chockler, Huleihel and Dolev, PODC 1998, section 4.3 (ATOM), figs. 4-6. State variables keep the paper's names.
 Departs:

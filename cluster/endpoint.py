@@ -1,4 +1,4 @@
-"""Self delivery: blocks the client during a view change, so that it gets all its own messages first.
+"""Group communication end-point: FIFO multicast, virtual synchrony and self delivery. Top of three classes.
 
 The third automaton of the group communication end-point; with its two parents it is the complete end-point.
 Paper: Khazan's thesis, fig. 6.6 (GCS_p = VS_RFIFO+TS+SD_p).

@@ -1,4 +1,4 @@
-"""Reliable FIFO multicast within views: the first of the three automata that make up the end-point.
+"""Reliable FIFO multicast within a view: the base class of the end-point.
 
 Paper: Khazan's thesis, fig. 6.2 (WV_RFIFO_p). State variables keep the thesis' names. Variables that the thesis has
 "for all q" are in one record per process, `of[q]`.

@@ -1,4 +1,4 @@
-"""Base definitions of a protocol layer: its effects (outputs to the runtime) and its shared context.
+"""Common types of the layers: effects for the runtime, and the shared context.
 
 A layer is a pure automaton. It has one method for each input. It produces outputs by calling the layer above or below,
 or by putting an effect into the outbox. Its local actions run until none is enabled before an input method returns. It

@@ -1,4 +1,4 @@
-"""Dynamic primary views: decides which views may order entries for the group (dynamic quorums).
+"""Primary views: decides which partition may continue, by a majority of the previous primary view.
 
 Paper: De Prisco et al., PODC 1998, fig. 3 (VS-TO-DVS). State variables keep the paper's names.
 Departs:

@@ -1,4 +1,4 @@
-"""View selection: computes disjoint cliques of processes that hear each other. Pure functions.
+"""Chooses the members of the next view: groups in which every process hears every other. Pure.
 
 All processes that know the same rows get the same result.
 Paper: none; Khazan's thesis leaves this to the membership service.

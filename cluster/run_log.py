@@ -1,4 +1,4 @@
-"""In-memory log of the total order, stored as runs of consecutive labels of one origin.
+"""In-memory replicated log, stored as runs of consecutive entries of one sender.
 
 Entries travel in runs, and a run costs the same however many entries it has. Positions count from 0 over the whole
 history. A log has the positions from `base` on, and `base` is always the start of a run.

@@ -1,4 +1,4 @@
-"""Adaptation policy of the adaptive order: computes slot weights from the members' send rates.
+"""Chooses how many slots each member gets in the adaptive order, from its recent send rate.
 
 Paper: Chockler, Huleihel and Dolev, PODC 1998, section 6.1 (AP). The book-keeper is the lowest member of the view.
 Departs:

@@ -1,4 +1,4 @@
-"""Slot assignment of the adaptive order: maps places in the order to members by weight.
+"""Slots of the adaptive order: which member owns which position of the sequence.
 
 Paper: Chockler, Huleihel and Dolev, PODC 1998, section 4.2: the sequence of members that the shared generator G makes
 of a distribution's weights.

@@ -1,4 +1,4 @@
-"""State exchange of a new primary view: merges the members' summaries into one order. Pure functions.
+"""Start of a primary view: merges the state summaries of its members into one log. Pure.
 
 Paper: De Prisco et al., PODC 1998, section 6.1, the functions on gotstate of fig. 5 (reps, chosenrep, shortorder,
 fullorder, maxnextconfirm).

@@ -1,4 +1,4 @@
-"""Index from own labels to submission tickets, until the entries are delivered.
+"""Maps delivered entries of this process to their submissions.
 
 Labels of one view are numbered from 1 without gaps, and own labels are delivered in increasing order. So the tickets of
 a view form a queue. Tickets are added and, with rare exceptions, removed in runs.

@@ -1,4 +1,4 @@
-"""Queue of submissions without a label: `delay` of the paper, with their tickets.
+"""Entries submitted here and not yet sent to the group (`delay` in the paper).
 
 Submissions are added and removed in runs. Tickets and bodies are kept in parallel lists, so no object is made for each.
 Above: total order.

@@ -1,4 +1,4 @@
-"""Base of the total orders within a view: acknowledgements, safe indications and the send window.
+"""Base class of the orders within one view: acknowledgements, safe indications and the send window.
 
 Paper: De Prisco et al., PODC 1998, fig. 1 (VS). `next` and `next_safe` of fig. 1 are `delivered` and `reported_safe`
 here, counted from 0. `queue[g]` does not exist as a whole: all members build the same sequence, each as far as it gets.

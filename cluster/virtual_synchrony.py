@@ -1,4 +1,4 @@
-"""Virtual synchrony and transitional sets: the second automaton of the end-point.
+"""Virtual synchrony: members that move together to a new view delivered the same messages before it.
 
 Members that move together from one view to the next deliver the same messages in the first.
 Paper: Khazan's thesis, figs. 6.4 and 6.5 (VS_RFIFO+TS_p), with the second forwarding strategy of section 6.2.

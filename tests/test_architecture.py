@@ -1,4 +1,4 @@
-"""The rules of the house, held by reading the sources: who may import whom, what is pure, what no file may contain."""
+"""Architecture tests: allowed imports, pure modules, unique names, forbidden text."""
 
 from __future__ import annotations
 

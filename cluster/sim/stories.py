@@ -1,4 +1,4 @@
-"""Fixed scenarios of a group, narrated deterministically: golden conversations to read and compare.
+"""Fixed scenarios whose narration is compared with golden files.
 
 Every frame takes one millisecond, and the only randomness is what the processes draw themselves. The part of a scenario
 before its `yield` is not narrated.

@@ -1,4 +1,4 @@
-"""Load of one worker process: sends requests when they are due; each ends with exactly one outcome.
+"""Sender of one worker process: sends each request when it is due and records exactly one outcome.
 
 Open loop: nothing that a server does delays a request. If no connection is free, the request waits in line, with its
 latency measured from its due time; if it waits too long, it counts as unsent. Closed loop: each client sends its next

@@ -1,4 +1,4 @@
-"""Admission gates: decide whether a request may start, and charge its cost when it is over.
+"""Admission gates: ask the engine about a request and turn its decision into a permit, denial or redirect.
 
 `OpenGate` admits every request; `EngineGate` asks the QoS engine. `start` is the fast path: one list lookup. A request
 that it admits needs no permit; the engine learns of it later, from the accounts. Every other request goes through

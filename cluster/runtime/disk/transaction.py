@@ -1,4 +1,4 @@
-"""Translates durable records into row changes of one SQLite transaction.
+"""Writes log entries and other records as rows of one SQLite transaction.
 
 It does what `Image.apply` does for every record, on rows instead of objects. An own run that is labelled and ordered
 within one transaction is written once. A run is encoded once however many records name it. Runs below the base leave

@@ -1,4 +1,4 @@
-"""Store writer thread: runs transactions off the event loop.
+"""Writer thread: calls `Store.write` off the event loop.
 
 It uses a queue in each direction and nothing else. An executor with futures needs several more wake-ups per
 transaction, which delay a lone entry. The driver has one transaction in progress at a time, so the queue stays short.

@@ -1,4 +1,4 @@
-"""Resolution of a share verdict: the deviation that a correct scheduler can show by chance. Pure.
+"""How far a measured share may deviate before it counts as a violation. Pure.
 
 Responses are served whole. A fair scheduler is at each moment within one response of what is due to a class (Parekh and
 Gallagher, 1993), so over an interval, which has two ends, within two.

@@ -1,4 +1,4 @@
-"""Admission control of one node: starts, queues, denies or redirects its requests, and records what to broadcast.
+"""Requests of one node: starts, queues, denies or redirects each of them.
 
 A request starts at once if the pipe has room, no request waits, and no bound of its class is always enforced. The other
 nodes learn of it later, in a batch. Any other request is submitted to the queue and waits for a grant, its deadline, or

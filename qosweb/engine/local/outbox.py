@@ -1,4 +1,4 @@
-"""Outbox of one node: collects what happened to its requests until the next batch.
+"""Collects the events of this node until its next batch to the group.
 
 Requests that end before a batch mentions them are shortened: a request that was submitted and cancelled is left out,
 and one that started at once and ended is only added to a sum. Every request is counted exactly once, even if the rest

@@ -1,4 +1,4 @@
-"""A policy evaluated in the current environment: terms of each class, division of the capacity, bounds always enforced.
+"""The policy as it applies now: at the present time and load, and with the present nodes.
 
 It is rebuilt when the environment changes (time of day, number of nodes, load, pages accessed, capacity), not for each
 request. Building never fails. The checks of the language find contradictions, but do not examine every situation where

@@ -338,12 +338,10 @@ class HttpConnection(Closing):
         closes = answer.must_close or not exchange.keeps_alive or self._context.connections.draining
         last_line = CLOSE if closes else KEEP_ALIVE if exchange.wants_keep_alive_line else NO_CONNECTION_LINE
         account = self._context.site.account_of(exchange)
-        if answer.status == 429 and not exchange.outcome:  # not by admission control
-            exchange.outcome = "denied"
-            account.reasons[CLIENT_SHARE] += 1
-            class_line = account.denied_line(CLIENT_SHARE)
-        elif exchange.outcome:
+        if exchange.outcome:
             class_line = account.header_line  # the answer names the decision
+        elif answer.status == 429:
+            exchange.outcome, class_line = "denied", account.deny(CLIENT_SHARE)
         else:
             class_line = account.failed_line if _decision_of(exchange, answer) == "failed" else account.served_line
         head = b"".join((answer.head, class_line, self._clock.date_line, last_line, b"\r\n"))

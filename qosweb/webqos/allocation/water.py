@@ -1,4 +1,4 @@
-"""Water filling in nested groups: finds the water level when bounds of groups bind. Pure; used by ``nested``.
+"""Water-filling for nested groups. Helper of `nested`. Pure.
 
 Classes and groups are numbered together: first the classes, then the groups, each after all that it contains. A level
 is a fraction p/q, and all amounts are counted in parts of 1/q, so that all arithmetic is in integers.

@@ -1,4 +1,4 @@
-"""Lowers the syntax tree to constraints and priorities: resolves names, checks types and units, reports all errors."""
+"""Compiles parsed statements into constraints and priorities. `ATTRIBUTES` lists the kinds of guarantee."""
 
 from __future__ import annotations
 
