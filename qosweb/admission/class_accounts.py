@@ -56,15 +56,6 @@ class ClassAccount:
         escaped = (c if " " <= c <= "~" else "".join(f"%{byte:02X}" for byte in c.encode()) for c in self.name)
         return "".join(escaped)
 
-    def denied_line(self, reason: str) -> bytes:
-        """The header fields of a response that denies a request. Empty without a specification, like the others."""
-        return self.header_line + f"QoS-Decision: denied; reason={reason}\r\n".encode() if self.header_line else b""
-
-    def deny(self, reason: str) -> bytes:
-        """Count a denial that admission control did not make. Returns the header fields of its response."""
-        self.reasons[reason] += 1
-        return self.denied_line(reason)
-
     def by_decision(self) -> dict[str, int]:
         counts = {"served": self.plain_served, "denied": 0, "failed": 0}
         for decision, count in self.decisions.items():

@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, cast
 from qosweb.server.accesslog.recorder import TOO_MANY
 from qosweb.server.connection.closing import LINGER_BYTES_MAX, Closing
 from qosweb.server.connection.connections import ConnectionDecision
+from qosweb.server.connection.decisions import CLIENT_SHARE, decision_lines, decision_of, denied_lines
 from qosweb.server.connection.fast_path import PlainHead, read_plain
 from qosweb.server.connection.head_parser import HeadParser, RejectedHead
 from qosweb.server.files.file_sender import FileSender, unsent
@@ -49,7 +50,6 @@ WRITE_BUFFER_HIGH = 256 << 10
 WRITE_BUFFER_LOW = 64 << 10
 PROGRESS_MIN = 16 << 10  # bytes that a client has to take within the send timeout
 REREADS_MAX = 3
-CLIENT_SHARE = "client_share"  # reason of a denial: the client has its part of a bounded resource
 
 _RETRY = [("Retry-After", "1")]
 _REFUSALS = {
@@ -338,13 +338,9 @@ class HttpConnection(Closing):
         closes = answer.must_close or not exchange.keeps_alive or self._context.connections.draining
         last_line = CLOSE if closes else KEEP_ALIVE if exchange.wants_keep_alive_line else NO_CONNECTION_LINE
         account = self._context.site.account_of(exchange)
-        if exchange.outcome:
-            class_line = account.header_line  # the answer names the decision
-        elif answer.status == 429:
-            exchange.outcome, class_line = "denied", account.deny(CLIENT_SHARE)
-        else:
-            class_line = account.failed_line if _decision_of(exchange, answer) == "failed" else account.served_line
-        head = b"".join((answer.head, class_line, self._clock.date_line, last_line, b"\r\n"))
+        head = b"".join(
+            (answer.head, decision_lines(account, exchange, answer), self._clock.date_line, last_line, b"\r\n")
+        )
         if exchange.is_head:
             answer = answer.without_body()
         if answer.from_disk:
@@ -452,7 +448,10 @@ class HttpConnection(Closing):
             self._run(exchange)
 
     def _finish(self, exchange: Exchange, answer: Answer, size: int) -> None:
-        self._record(exchange, _decision_of(exchange, answer), answer.status, size)
+        decision = decision_of(exchange, answer)
+        if decision == "denied" and not exchange.outcome:
+            self._context.site.account_of(exchange).reasons[CLIENT_SHARE] += 1
+        self._record(exchange, decision, answer.status, size)
         if answer.status == 200 and exchange.page is not None:
             self._context.recorder.prepare_plain(exchange, exchange.page)
 
@@ -467,7 +466,7 @@ class HttpConnection(Closing):
         assert self._transport is not None
         self._context.recorder.record_unread(self.client, decision, answer.status, answer.length, now)
         account = self._context.recorder.accounts.default
-        class_line = account.denied_line(TOO_MANY) if decision == "denied" else account.failed_line
+        class_line = denied_lines(account, TOO_MANY) if decision == "denied" else account.failed_line
         head = b"".join((answer.head, class_line, self._clock.date_line, CLOSE, b"\r\n"))
         self._transport.writelines((head, *answer.body))  # type: ignore[arg-type]  # no FileSpan
         self._linger()
@@ -593,8 +592,3 @@ class HttpConnection(Closing):
     def _on_first_request(self) -> None:
         self._context.connections.on_first_request(self)
         self._log_part = self._context.recorder.client_part(self.client)
-
-
-def _decision_of(exchange: Exchange, answer: Answer) -> str:
-    """The decision as the access log and QoS-Decision name it."""
-    return exchange.outcome or ("failed" if answer.status >= 500 or answer.must_close else "served")

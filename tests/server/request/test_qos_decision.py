@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from tests.support.raw import Reply
 
+LARGE = 64 << 20  # more than the sockets hold
 SPEC = "</index.html>.available = always\n"
 
 
@@ -105,6 +106,16 @@ def test_one_connection_too_many(node: RunningNode) -> None:
             assert stack.enter_context(node.connect()).get("/index.html").status == 200
         reply = stack.enter_context(node.connect()).read_reply()
         assert decision(reply) == (429, "denied; reason=connections")
+
+
+def test_one_file_too_many_for_a_client(tmp_path: Path) -> None:
+    (tmp_path / "site.webqos").write_text(SPEC)
+    (write_site(tmp_path / "site") / "large.bin").write_bytes(bytes(LARGE))
+    options = ("--spec", str(tmp_path / "site.webqos"), "--max-open-files", "2", "--client-share", "50%")
+    with RunningNode(tmp_path / "site", tmp_path, *options) as node, node.connect() as busy:
+        busy.send(b"GET /large.bin HTTP/1.1\r\nHost: a\r\n\r\n")
+        wait_for(lambda: node.metric("qosweb_open_files") == 1 or None, "the file to be sent")
+        assert decision(node.get("/large.bin")) == (429, "denied; reason=client_share")
 
 
 def test_a_node_without_a_specification_says_nothing(tmp_path: Path) -> None:
