@@ -87,20 +87,8 @@ class Link:
 class Links:
     """CO_RFIFO at one process."""
 
-    __slots__ = (
-        "_ack_at",
-        "_links",
-        "above",
-        "boot",
-        "connected_peers",
-        "context",
-        "detector",
-        "live_set",
-        "membership",
-        "reliable_set",
-        "resent",
-        "settings",
-    )  # fmt: skip
+    __slots__ = ("_ack_at", "_links", "above", "boot", "connected_peers", "context", "detector", "live_set",
+                 "membership", "reliable_set", "resent", "settings")  # fmt: skip
 
     detector: Suspicion
     membership: Lives

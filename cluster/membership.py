@@ -63,34 +63,10 @@ class PeerHearing(Protocol):
 
 
 class Membership:
-    __slots__ = (
-        "_attempts",
-        "_count",
-        "_fresh_at",
-        "_heartbeat_at",
-        "_known",
-        "_left",
-        "_patience",
-        "_retry_at",
-        "_rows_changed",
-        "_rows_to_send",
-        "_settle_at",
-        "_target",
-        "_unheard_since",
-        "above",
-        "boot",
-        "context",
-        "detector",
-        "epoch",
-        "epoch_seen",
-        "links",
-        "mbrshp_view",
-        "proposals",
-        "rows",
-        "settings",
-        "start_change",
-        "under_way",
-    )  # fmt: skip
+    __slots__ = ("_attempts", "_count", "_fresh_at", "_heartbeat_at", "_known", "_left", "_patience", "_retry_at",
+                 "_rows_changed", "_rows_to_send", "_settle_at", "_target", "_unheard_since", "above", "boot",
+                 "context", "detector", "epoch", "epoch_seen", "links", "mbrshp_view", "proposals", "rows", "settings",
+                 "start_change", "under_way")  # fmt: skip
 
     links: LinkControl
     detector: PeerHearing

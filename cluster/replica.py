@@ -80,23 +80,8 @@ _decode_checkpoint = msgspec.msgpack.Decoder(Checkpoint).decode
 
 
 class ReplicaLayer:
-    __slots__ = (
-        "_apply_all",
-        "_checkpoint_waits",
-        "_digests",
-        "_reported_digests",
-        "_tickets",
-        "_unlabelled",
-        "below",
-        "checkpoints",
-        "context",
-        "leaving",
-        "machine",
-        "primary",
-        "settings",
-        "ticket",
-        "view",
-    )  # fmt: skip
+    __slots__ = ("_apply_all", "_checkpoint_waits", "_digests", "_reported_digests", "_tickets", "_unlabelled", "below",
+                 "checkpoints", "context", "leaving", "machine", "primary", "settings", "ticket", "view")  # fmt: skip
 
     below: Below
 

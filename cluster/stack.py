@@ -97,19 +97,8 @@ def neighbours(kind: type) -> list[str]:
 class Process:
     """A group member: all layers of `STACK`, built and connected."""
 
-    __slots__ = (
-        "boot",
-        "context",
-        "detector",
-        "endpoint",
-        "links",
-        "membership",
-        "order",
-        "primary",
-        "replica",
-        "settings",
-        "total_order",
-    )  # fmt: skip
+    __slots__ = ("boot", "context", "detector", "endpoint", "links", "membership", "order", "primary", "replica",
+                 "settings", "total_order")  # fmt: skip
 
     links: Links
     detector: Detector

@@ -76,38 +76,10 @@ class LinkStreams(Protocol):
 class TotalOrder:
     """DVS-TO-TO_p."""
 
-    __slots__ = (
-        "_aside",
-        "_catch_up_end",
-        "_incoming",
-        "_interrupted",
-        "_outcome",
-        "_report_end",
-        "_reporting",
-        "_safe_count",
-        "_to_restore",
-        "_unwritten",
-        "above",
-        "below",
-        "content",
-        "context",
-        "current",
-        "delay",
-        "durable_end",
-        "gotstate",
-        "high_primary",
-        "highest",
-        "links",
-        "log",
-        "next_confirm",
-        "next_report",
-        "nextseqno",
-        "reported_highest",
-        "safe_exch",
-        "settings",
-        "snapshot",
-        "status",
-    )  # fmt: skip
+    __slots__ = ("_aside", "_catch_up_end", "_incoming", "_interrupted", "_outcome", "_report_end", "_reporting",
+                 "_safe_count", "_to_restore", "_unwritten", "above", "below", "content", "context", "current", "delay",
+                 "durable_end", "gotstate", "high_primary", "highest", "links", "log", "next_confirm", "next_report",
+                 "nextseqno", "reported_highest", "safe_exch", "settings", "snapshot", "status")  # fmt: skip
 
     above: Above
     below: Below

@@ -59,38 +59,10 @@ class DirectLinks(Protocol):
 class ViewOrder:
     """VS_p: the part common to all orders. Members are identified by their rank in the view."""
 
-    __slots__ = (
-        "_busy",
-        "_early_acks",
-        "_passed",
-        "_stable",
-        "_stable_told",
-        "_was_full",
-        "above",
-        "acked",
-        "below",
-        "blocked",
-        "consumed",
-        "context",
-        "delivered",
-        "links",
-        "members",
-        "others",
-        "outgoing",
-        "owed",
-        "own_rank",
-        "own_safe",
-        "own_unsafe",
-        "rank",
-        "reported_safe",
-        "safe_limit",
-        "safe_received",
-        "safe_sent",
-        "stable_step",
-        "unsafe",
-        "view_now",
-        "window",
-    )  # fmt: skip
+    __slots__ = ("_busy", "_early_acks", "_passed", "_stable", "_stable_told", "_was_full", "above", "acked", "below",
+                 "blocked", "consumed", "context", "delivered", "links", "members", "others", "outgoing", "owed",
+                 "own_rank", "own_safe", "own_unsafe", "rank", "reported_safe", "safe_limit", "safe_received",
+                 "safe_sent", "stable_step", "unsafe", "view_now", "window")  # fmt: skip
 
     above: Above
     below: Below

@@ -1,4 +1,4 @@
-"""Reads files with secrets: a private key, a token. Others than the owner must not be able to read them."""
+"""Reads files with secrets (a private key, a token) and rejects those that others than the owner may read."""
 
 import os
 import stat

@@ -33,7 +33,7 @@ POINTS = 0.02
 POINTS_BUSY = 0.05  # if the machine kept the nodes waiting
 SETTLING_S = 2.0  # after which shares are held
 USED = 0.97
-STARVED = 0.25  # of the time: below that a machine is no excuse
+STARVED = 0.25  # of the time: above that a machine excuses more
 NOISE_MS = 50
 BUSY_MS = 300  # within a second that a process waited for a processor
 
