@@ -6,6 +6,9 @@ and passes the stages of ``qosweb.server.pipeline``. While a request has to wait
 that arrive are held back up to a limit, and beyond it reading is paused. So responses keep the order of requests, and a
 client that sends faster than it reads only fills its own buffers.
 
+One class per concern, each derived from the one below it: ``closing``, ``sending``, ``forwarding``, ``timeouts``, and
+reading here.
+
 The state of a connection follows from its attributes. The first that is set counts:
 
     _lingering                 all responses are sent; incoming bytes are read and discarded
@@ -20,86 +23,45 @@ The state of a connection follows from its attributes. The first that is set cou
 
 from __future__ import annotations
 
-import os
 from time import perf_counter
 from typing import TYPE_CHECKING, cast
 
-from qosweb.server.accesslog.recorder import TOO_MANY
-from qosweb.server.connection.closing import LINGER_BYTES_MAX, Closing
+from qosweb.server.connection.closing import LINGER_BYTES_MAX
 from qosweb.server.connection.connections import ConnectionDecision
-from qosweb.server.connection.decisions import CLIENT_SHARE, decision_lines, decision_of, denied_lines
 from qosweb.server.connection.fast_path import PlainHead, read_plain
 from qosweb.server.connection.head_parser import HeadParser, RejectedHead
-from qosweb.server.files.file_sender import FileSender, unsent
-from qosweb.server.files.files import NotServed
-from qosweb.server.files.pacing import PacedSend
-from qosweb.server.pipeline import proceed, restart_at_find_page
-from qosweb.server.proxy.forward import ForwardTarget, Relay
-from qosweb.server.proxy.request_body import CONTINUE, RequestBody
-from qosweb.server.request.answers import CLOSE, KEEP_ALIVE, NO_CONNECTION_LINE, Answer, FileSpan, explain
+from qosweb.server.connection.sending import RETRY, WRITE_BUFFER_HIGH, WRITE_BUFFER_LOW
+from qosweb.server.connection.timeouts import Timeouts
+from qosweb.server.pipeline import proceed
+from qosweb.server.proxy.forward import ForwardTarget
+from qosweb.server.proxy.request_body import CONTINUE
+from qosweb.server.request.answers import explain
 from qosweb.server.request.exchange import Exchange, Waiting
 
 if TYPE_CHECKING:
     import asyncio
 
-    from qosweb.admission import Permit
     from qosweb.server.connection.context import ConnectionContext
 
 UNREAD_MAX = 64 << 10  # bytes held back while blocked; above it reading is paused
-WRITE_BUFFER_HIGH = 256 << 10
-WRITE_BUFFER_LOW = 64 << 10
-PROGRESS_MIN = 16 << 10  # bytes that a client has to take within the send timeout
-REREADS_MAX = 3
 
-_RETRY = [("Retry-After", "1")]
 _REFUSALS = {
-    ConnectionDecision.TOO_MANY_FROM_CLIENT: explain(429, "Too many connections from your address.", _RETRY),
-    ConnectionDecision.FULL: explain(503, "The server has too many connections.", _RETRY),
+    ConnectionDecision.TOO_MANY_FROM_CLIENT: explain(429, "Too many connections from your address.", RETRY),
+    ConnectionDecision.FULL: explain(503, "The server has too many connections.", RETRY),
 }
-_TOO_MANY_FILES = explain(503, "The server has too many files open.", _RETRY)
-_TOO_MANY_FILES_TO_CLIENT = explain(429, "Too many files are being sent to your address.", _RETRY)
 
 
-class HttpConnection(Closing):
-    __slots__ = (
-        "_clock",
-        "_consuming",
-        "_eof",
-        "_exchange",
-        "_in_head",
-        "_known_heads",
-        "_log_part",
-        "_mark_left",
-        "_reader",
-        "_relay",
-        "_relayed_exchange",
-        "_request_body",
-        "_resources",
-        "_sender",
-        "_sending",
-        "_write_paused",
-        "active_at",
-    )
+class HttpConnection(Timeouts):
+    """Reads requests; `Timeouts`, `Forwarding`, `Sending` and `Closing` are its other parts."""
+
+    __slots__ = ("_consuming", "_eof", "_known_heads", "_resources")
 
     def __init__(self, context: ConnectionContext) -> None:
         super().__init__(context)
-        self.active_at = 0.0
-        self._clock = context.site.clock
         self._resources = context.site.store.resources
         self._known_heads = context.plain_heads.known
-        self._reader: HeadParser | None = None
-        self._log_part = ""
         self._consuming = False
         self._eof = False
-        self._write_paused = False
-        self._in_head = False  # a head has arrived in part
-        self._exchange: Exchange | None = None  # the waiting request
-        self._sender: FileSender | PacedSend | None = None
-        self._sending: tuple[Exchange, Answer, bool] | None = None
-        self._relay: Relay | None = None
-        self._relayed_exchange: Exchange | None = None
-        self._request_body: RequestBody | None = None
-        self._mark_left = 0  # bytes that the client had not taken at _mark_at
 
     # ---- callbacks of the event loop
 
@@ -270,208 +232,7 @@ class HttpConnection(Closing):
         self._run(exchange)
         self._unblock()
 
-    # ---- responses of other servers
-
-    def _forward(self, exchange: Exchange, place: ForwardTarget) -> None:
-        assert self._transport is not None
-        self._blocked = True
-        self._mark_at = 0.0
-        exchange.was_delayed = True  # its service time does not measure this node
-        if exchange.has_body:
-            self._request_body = RequestBody(
-                exchange.message, self._clock.read(), self._pause_reading, self._resume_reading
-            )
-            if self._unread:  # bytes of the body that arrived while the request was queued
-                held = bytes(self._unread)
-                self._unread.clear()
-                self._resume_reading()
-                self._hold(held)
-        self._relayed_exchange = exchange
-        self._relay = Relay(
-            self._context,
-            exchange,
-            place,
-            self._transport,
-            self._request_body,
-            lambda: self._write_paused,
-            self._on_relay_end,
-        )
-
-    def _on_relay_end(self, answer: Answer | None) -> None:
-        """The relay has ended, or is cancelled. ``answer``: the response to send in its place.
-
-        Another node logs the requests that it responds to under their request id, also if the client leaves. If that
-        node breaks off or cannot be reached, it is unknown what it has logged: then this node logs the request under a
-        new request id.
-        """
-        relay, exchange = self._relay, self._relayed_exchange
-        if relay is None or exchange is None:
-            return
-        self._relay = self._request_body = self._relayed_exchange = None
-        if exchange.has_body:
-            self._reader = None  # the old parser expects a body
-        self.active_at = self._clock.read()
-        client_left = answer is None and self._transport is None
-        if relay.place.peer and not relay.is_complete and not client_left:
-            exchange.rid = None
-        if answer is not None:
-            exchange.outcome = ""  # the other server did not respond
-            self._send(exchange, answer)
-            self._unblock()
-        elif relay.is_complete:
-            decision = "forwarded" if relay.place.peer else "failed" if relay.status >= 500 else "served"
-            self._record(exchange, decision, relay.status, relay.sent)
-            if relay.closes:
-                self._linger()
-            else:
-                self._unblock()
-        elif relay.place.peer and client_left:
-            self._record(exchange, "forwarded", relay.status, relay.sent)
-        else:
-            self._record(exchange, "failed", relay.status, relay.sent)
-            self.abort()
-
-    # ---- responses
-
-    def _send(self, exchange: Exchange, answer: Answer) -> None:
-        assert self._transport is not None
-        closes = answer.must_close or not exchange.keeps_alive or self._context.connections.draining
-        last_line = CLOSE if closes else KEEP_ALIVE if exchange.wants_keep_alive_line else NO_CONNECTION_LINE
-        account = self._context.site.account_of(exchange)
-        head = b"".join(
-            (answer.head, decision_lines(account, exchange, answer), self._clock.date_line, last_line, b"\r\n")
-        )
-        if exchange.is_head:
-            answer = answer.without_body()
-        if answer.from_disk:
-            self._send_from_disk(exchange, answer, head, closes=closes)
-            return
-        if exchange.permit is not None and exchange.permit.rate_bps is not None:
-            self._send_paced(exchange, exchange.permit, answer, head, closes=closes)
-            return
-        self._transport.writelines((head, *answer.body))  # type: ignore[arg-type]  # no FileSpan: not from_disk
-        self._finish(exchange, answer, answer.length)
-        if closes:
-            self._linger()  # a body or pipelined requests may still arrive
-
-    def _send_from_disk(self, exchange: Exchange, answer: Answer, head: bytes, *, closes: bool) -> None:
-        context = self._context
-        assert self._transport is not None
-        if not context.open_files.has_room_for(self.client):
-            self._send(exchange, _TOO_MANY_FILES if context.open_files.is_full else _TOO_MANY_FILES_TO_CLIENT)
-            return
-        span = next(part for part in answer.body if isinstance(part, FileSpan))
-        try:
-            descriptor, identity = context.site.store.root.open(span.name)
-        except (NotServed, OSError):
-            descriptor, identity = -1, None
-        if identity != span.identity:
-            if descriptor >= 0:
-                os.close(descriptor)
-            self._read_again(exchange)
-            return
-        context.open_files.take(self.client)
-        if exchange.permit is not None and exchange.permit.rate_bps is not None:
-            self._send_paced(exchange, exchange.permit, answer, head, closes=closes, file=descriptor)
-            return
-        self._blocked = True
-        self._sending = exchange, answer, closes
-        self._sender = FileSender(context.loop, self._transport, descriptor, (head, *answer.body), self._on_sent)
-        self._mark_at = 0.0
-        if self._transport.get_write_buffer_size():
-            self._transport.set_write_buffer_limits(high=0)  # calls resume_writing once it is empty
-        else:
-            self._start_sender()
-
-    def _send_paced(
-        self, exchange: Exchange, permit: Permit, answer: Answer, head: bytes, *, closes: bool, file: int = -1
-    ) -> None:
-        assert self._transport is not None
-        assert permit.rate_bps is not None
-        self._blocked = True
-        self._mark_at = 0.0
-        self._sending = exchange, answer, closes
-        self._sender = PacedSend(
-            self._context.pacer,
-            self._transport,
-            head,
-            answer.body,
-            self._on_sent,
-            rate_bps=permit.rate_bps,
-            fixed_bytes=permit.fixed_bytes,
-            since=permit.channel_since,
-            file=file,
-        )
-        self._sender.start()
-
-    def _start_sender(self) -> None:
-        assert self._transport is not None
-        assert self._sender is not None
-        self._transport.set_write_buffer_limits(high=WRITE_BUFFER_HIGH, low=WRITE_BUFFER_LOW)
-        self._sender.start()
-
-    def _on_sent(self, complete: bool) -> None:
-        assert self._sender is not None
-        assert self._sending is not None
-        exchange, answer, closes = self._sending
-        body_sent = max(0, self._sender.sent - (self._sender.size - answer.length))
-        if isinstance(self._sender, PacedSend):
-            exchange.channel_until = self._sender.until
-        else:
-            exchange.was_delayed = self._sender.waited
-        self._sender = self._sending = None
-        self._mark_at = 0.0
-        if answer.from_disk:
-            self._context.open_files.give_back(self.client)
-        self.active_at = self._clock.read()
-        if not complete:
-            self._record(exchange, "failed", answer.status, body_sent)
-            self.abort()
-            return
-        self._finish(exchange, answer, body_sent)
-        if closes and answer.from_disk:
-            self._close()
-        elif closes:
-            self._linger()
-        else:
-            self._unblock()
-
-    def _read_again(self, exchange: Exchange) -> None:
-        """Restart ``exchange`` at its page: the file on disk is not the version that the response was made for."""
-        assert exchange.resource is not None
-        self._context.site.store.invalidate(exchange.resource)
-        exchange.rereads += 1
-        if exchange.rereads > REREADS_MAX:
-            self._send(exchange, explain(503, "The file keeps changing. Try again.", _RETRY))
-        else:
-            restart_at_find_page(exchange)
-            self._run(exchange)
-
-    def _finish(self, exchange: Exchange, answer: Answer, size: int) -> None:
-        decision = decision_of(exchange, answer)
-        if decision == "denied" and not exchange.outcome:
-            self._context.site.account_of(exchange).reasons[CLIENT_SHARE] += 1
-        self._record(exchange, decision, answer.status, size)
-        if answer.status == 200 and exchange.page is not None:
-            self._context.recorder.prepare_plain(exchange, exchange.page)
-
-    def _record(self, exchange: Exchange, decision: str, status: int, size: int) -> None:
-        permit, exchange.permit = exchange.permit, None
-        if permit is not None:
-            is_sample = decision == "served" and not exchange.was_delayed
-            permit.close(size, channel_until=exchange.channel_until, is_sample=is_sample)
-        self._context.recorder.record(exchange, self._context.site.account_of(exchange), decision, status, size)
-
-    def _reject(self, answer: Answer, decision: str, now: float) -> None:
-        assert self._transport is not None
-        self._context.recorder.record_unread(self.client, decision, answer.status, answer.length, now)
-        account = self._context.recorder.accounts.default
-        class_line = denied_lines(account, TOO_MANY) if decision == "denied" else account.failed_line
-        head = b"".join((answer.head, class_line, self._clock.date_line, CLOSE, b"\r\n"))
-        self._transport.writelines((head, *answer.body))  # type: ignore[arg-type]  # no FileSpan
-        self._linger()
-
-    # ---- limits
+    # ---- bytes that arrive while blocked
 
     def _hold(self, data: bytes) -> None:
         """Hold data back while blocked, pass it on as a request body, or discard it while closing."""
@@ -519,60 +280,6 @@ class HttpConnection(Closing):
         elif self._reading_paused:
             self._reading_paused = False
             self._transport.resume_reading()
-
-    def check_time(self, now: float) -> None:
-        """Enforce the time limits. Called twice a second."""
-        limits = self._context.limits
-        counts = self._context.connections.counts
-        if self._transport is None:
-            return
-        if self._lingering is not None:
-            return
-        if self._sender is not None or self._write_paused or self._closing:
-            if not self._makes_progress(now):
-                counts.send_timeouts += 1
-                self.abort()
-        elif self._relay is not None:
-            late = self._relay.check_time(now, limits.send_timeout_s)
-            if late is not None:
-                self._relay.cancel()
-                self._on_relay_end(late)
-        elif self._exchange is not None:
-            if self._exchange.waits_for_ignored_body:
-                if now - self._exchange.arrived > limits.header_timeout_s:
-                    counts.header_timeouts += 1
-                    exchange, self._exchange = self._exchange, None
-                    self._send(exchange, explain(408, "The request body did not arrive in time.", must_close=True))
-            elif self._exchange.wait is None and now - self._exchange.started > limits.send_timeout_s:
-                self._give_up_waiting(self._exchange)
-        elif self._in_head:
-            assert self._reader is not None
-            if now - self._reader.partial_since > limits.header_timeout_s:
-                counts.header_timeouts += 1
-                self._reject(self._reader.too_late().answer, "failed", now)
-        elif now - self.active_at > (limits.idle_timeout_s if self._log_part else limits.header_timeout_s):
-            counts.idle_timeouts += 1
-            self._close()
-
-    def _give_up_waiting(self, exchange: Exchange) -> None:
-        """The disk did not deliver in time: respond with 503."""
-        self._exchange = None
-        if exchange.forget is not None:
-            exchange.forget()
-        self._send(exchange, explain(503, "The page could not be read in time.", [("Retry-After", "10")]))
-        self._unblock()
-
-    def _makes_progress(self, now: float) -> bool:
-        assert self._transport is not None
-        if self._sender is None:
-            left = self._transport.get_write_buffer_size() + unsent(self._transport.get_extra_info("socket").fileno())
-        else:
-            left = -self._sender.progress
-            if isinstance(self._sender, PacedSend) and not self._sender.waits_for_client:
-                self._mark_at = 0.0
-        if not self._mark_at or self._mark_left - left >= PROGRESS_MIN:
-            self._mark_at, self._mark_left = now, left
-        return now - self._mark_at <= self._context.limits.send_timeout_s
 
     # ---- the end
 
