@@ -43,7 +43,7 @@ class CapacityReporter:
             and abs(capacity - last.capacity_bps) * NOTICEABLE < last.capacity_bps
             and abs(load_ppm - last.load_ppm) * NOTICEABLE < PPM
             and abs(wall_ms - last.wall_ms) < WALL_NOTICEABLE_MS
-            and not engine.machine.law.binds_anew(engine.machine.bound_ms, engine.time_ms - BIND_EVERY_MS)
+            and not engine.machine.policy.binds_anew(engine.machine.bound_ms, engine.time_ms - BIND_EVERY_MS)
         ):
             return
         engine.now_ms = self._driver.now_ms()

@@ -171,10 +171,10 @@ class AdmissionControl:
 
     # ---- events of the engine
 
-    def policy_changed(self, position: int, law: CompiledPolicy) -> None:
-        self.accounts.change(self._classifier(law))
+    def policy_changed(self, position: int, policy: CompiledPolicy) -> None:
+        self.accounts.change(self._classifier(policy))
         if self._listener is not None:
-            self._listener.policy_changed(position, law)
+            self._listener.policy_changed(position, policy)
 
     def viewed(self, position: int, view: View) -> None:
         if self._listener is not None:

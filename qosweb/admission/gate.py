@@ -104,18 +104,18 @@ class EngineGate(OpenGate):
 
     def _refresh(self) -> None:
         """Recompute which classes may start at once."""
-        is_open_to = self._engine.admission.is_open_to
+        is_open_to = self._engine.local_queue.is_open_to
         self._opens = [not self._paces and is_open_to(number) for number in range(len(self._accounts.accounts))]
 
     def _count_fast_path(self) -> None:
         """Report the requests on the fast path since the last call to the engine."""
-        admission = self._engine.admission
+        local_queue = self._engine.local_queue
         for account in self._accounts.accounts:
             served, size = account.plain_served, account.plain_bytes
             before = self._counted.get(account.name, (0, 0))
             if served != before[0]:
                 count = served - before[0]
-                admission.served(account.number, count, size - before[1] + count * self.fixed_bytes)
+                local_queue.served(account.number, count, size - before[1] + count * self.fixed_bytes)
                 self._counted[account.name] = served, size
 
     # ---- all other requests
@@ -123,7 +123,7 @@ class EngineGate(OpenGate):
     def enter(
         self, facts: RequestFacts, account: ClassAccount, size: int | None, on_decided: OnDecided
     ) -> Decided | Wait:
-        driver, admission = self.driver, self._engine.admission
+        driver, local_queue = self.driver, self._engine.local_queue
         driver.expire_overdue()
         ticket = self._redirects.check_ticket(facts)
         if ticket is not None and ticket.class_number < len(self._accounts.accounts):
@@ -132,19 +132,19 @@ class EngineGate(OpenGate):
         cost = self.fixed_bytes + (self._means.get(account.name, REQUEST_BYTES) if size is None else size)
         learns_size = size is None
         if ticket is None:
-            started = admission.start_at_once(account.number, cost)
+            started = local_queue.start_at_once(account.number, cost)
             if started is not None:
                 driver.poke()
                 return self._permit(account, rid, started, None, learns_size=learns_size)
         pending = WaitingRequest(self, facts, account, rid, on_decided, learns_size=learns_size)
         request: Request | Deny | None = None
         if ticket is not None:
-            admission.now_ms = driver.now_ms()
-            request = admission.visit(
+            local_queue.now_ms = driver.now_ms()
+            request = local_queue.visit(
                 ticket.owner, ticket.number, account.number, cost, pending.on_decision, ticket.left_ms
-            ) or admission.start_at_once(account.number, cost)
+            ) or local_queue.start_at_once(account.number, cost)
         if request is None:
-            request = admission.submit(account.number, cost, driver.now_ms(), pending.on_decision)
+            request = local_queue.submit(account.number, cost, driver.now_ms(), pending.on_decision)
         driver.poke()
         if isinstance(request, Deny):
             return _denial(request, account, rid)
@@ -194,25 +194,25 @@ class EngineGate(OpenGate):
 
     def cancel(self, request: Request) -> None:
         """Cancel a request that has not started, perhaps just after the engine decided."""
-        admission = self._engine.admission
-        admission.now_ms = self.driver.now_ms()  # the request that starts next may be late already
-        admission.cancel(request)
+        local_queue = self._engine.local_queue
+        local_queue.now_ms = self.driver.now_ms()  # the request that starts next may be late already
+        local_queue.cancel(request)
         self.driver.poke()
 
     def resize(self, permit: Permit, size: int) -> None:
         super().resize(permit, size)
         request = permit.request
         assert request is not None
-        self._engine.admission.resize(request, self.fixed_bytes + size)
+        self._engine.local_queue.resize(request, self.fixed_bytes + size)
         if permit.rate_bps is not None:
             permit.rate_bps = request.rate_bps
 
     def settle(self, permit: Permit, bytes_sent: int, channel_until: float | None, *, is_sample: bool) -> None:
         request = permit.request
         assert request is not None
-        admission = self._engine.admission
-        admission.now_ms = self.driver.now_ms()  # the request that starts next may be late already
-        admission.finish(request, self.fixed_bytes + bytes_sent, channel_until)
+        local_queue = self._engine.local_queue
+        local_queue.now_ms = self.driver.now_ms()  # the request that starts next may be late already
+        local_queue.finish(request, self.fixed_bytes + bytes_sent, channel_until)
         if permit.learns_size:
             name = permit.account.name
             mean = self._means.get(name, bytes_sent)

@@ -67,7 +67,7 @@ class Redirects:
         assert self._engine is not None
         assert self._next_rid is not None
         target = facts.origin_form
-        forwards = self._engine.machine.law.forwards and facts.ticket is None
+        forwards = self._engine.machine.policy.forwards and facts.ticket is None
         authority = facts.host if forwards else decision.url.partition("://")[2]
         until_ms = self._engine.time_ms + VISIT_MS
         rid = rid or self._next_rid()

@@ -14,8 +14,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 from cluster.names import make_view
-from qosweb.engine.local.admission import Admission
 from qosweb.engine.local.batch_timing import SUPPLIED_MS, can_wait
+from qosweb.engine.local.local_queue import LocalQueue
 from qosweb.engine.local.outbox import BatchOutbox
 from qosweb.engine.replicated import entries
 from qosweb.engine.replicated.classes import ClassNumbers
@@ -44,7 +44,7 @@ QUIET_MS = 50  # longest delay of a batch on which no request waits
 class EngineListener(Protocol):
     """Callbacks of the engine to its node."""
 
-    def policy_changed(self, position: int, law: CompiledPolicy) -> None: ...
+    def policy_changed(self, position: int, policy: CompiledPolicy) -> None: ...
     def viewed(self, position: int, view: View) -> None: ...
     def reported(self, effect: Reported) -> None: ...
     def refused(self, effect: EntryRejected) -> None: ...
@@ -53,23 +53,23 @@ class EngineListener(Protocol):
 class Engine:
     """The engine of one node.
 
-    `law` applies while the node is alone; the group's policy comes through the total order, from the same beginning for
-    all replicas. `is_member`: the node belongs to a group, and decides alone only outside a primary view. `life` has to
-    grow with each restart of the node: the seconds of its wall clock will do.
+    `policy` applies while the node is alone; the group's policy comes through the total order, from the same beginning
+    for all replicas. `is_member`: the node belongs to a group, and decides alone only outside a primary view. `life`
+    has to grow with each restart of the node: the seconds of its wall clock will do.
     """
 
     def __init__(
-        self, me: ProcessId, law: CompiledPolicy, listener: EngineListener, *, is_member: bool, life: int = 0
+        self, me: ProcessId, policy: CompiledPolicy, listener: EngineListener, *, is_member: bool, life: int = 0
     ) -> None:
         self.me = me
         self.listener = listener
         self.outbox = BatchOutbox()
-        self._names = list(law.names)
+        self._names = list(policy.names)
         self.report = NodeReport(0, 0, 0, "")
         self.replicated = QosStateMachine(me, CompiledPolicy.empty(), self._of_replicated)
         self.solo: QosStateMachine | None = None
-        self._law = law  # the policy that was last in force here
-        self.admission = Admission(me, self.replicated, self.outbox, life << NUMBERS_BITS)
+        self._policy = policy  # the policy that was last in force here
+        self.local_queue = LocalQueue(me, self.replicated, self.outbox, life << NUMBERS_BITS)
         self.in_flight: NodeBatch | None = None
         self._is_member = is_member
         self._offset_ms = 0  # cluster time minus the node's time
@@ -83,11 +83,11 @@ class Engine:
     @property
     def now_ms(self) -> int:
         """The current time by the node's clock."""
-        return self.admission.now_ms
+        return self.local_queue.now_ms
 
     @now_ms.setter
     def now_ms(self, now_ms: int) -> None:
-        self.admission.now_ms = now_ms
+        self.local_queue.now_ms = now_ms
 
     @property
     def machine(self) -> QosStateMachine:
@@ -111,7 +111,7 @@ class Engine:
 
     def take_name(self, me: ProcessId) -> None:
         """Set the node's identity in the group, before any request."""
-        self.me = self.replicated.me = self.admission.me = me
+        self.me = self.replicated.me = self.local_queue.me = me
         self.solo = None
         self.alone()
 
@@ -120,37 +120,37 @@ class Engine:
         if self.solo is not None:
             return
         self.in_flight = None  # its outcome no longer matters
-        self.solo = QosStateMachine(self.me, self._law, self._of_solo)
+        self.solo = QosStateMachine(self.me, self._policy, self._of_solo)
         self.solo.time_ms = self.replicated.time_ms
         self._solo_offset_ms = self.solo.time_ms - self.now_ms
         if self._is_member:
             self.outbox.policy = None  # it is for the cluster only
         self._use(self.solo)
-        self.admission.in_minority = self._is_member
+        self.local_queue.in_minority = self._is_member
         self.solo.view_changed(0, make_view(0, {self.me: 0}))
         self.outbox.report = self.report
-        self.admission.cut_off()
+        self.local_queue.cut_off()
 
     def together(self) -> None:
         """Enter the primary view: the replicated state machine decides."""
         solo, self.solo = self.solo, None
-        if self.replicated.law is not self._law:
-            self._policy_changed(-1, self.replicated.law)
+        if self.replicated.policy is not self._policy:
+            self._policy_changed(-1, self.replicated.policy)
         self._use(self.replicated)
-        self.admission.in_minority = False
+        self.local_queue.in_minority = False
         if solo is not None:
-            self.admission.restate()
+            self.local_queue.restate()
             self.outbox.report = self.report
-            names = {name: at for at, name in enumerate(self.replicated.law.names)}
+            names = {name: at for at, name in enumerate(self.replicated.policy.names)}
             for one in solo.classes if self._is_member else ():
-                self.outbox.account(names.get(one.name, self.replicated.law.default)).add(one.totals)
+                self.outbox.account(names.get(one.name, self.replicated.policy.default)).add(one.totals)
 
     def _use(self, machine: QosStateMachine) -> None:
-        self.admission.machine = machine
+        self.local_queue.machine = machine
         if machine is self.replicated:
             self._catch_up(machine.time_ms)
-        self.admission.ahead_ms = self.time_ms - self.now_ms
-        self.admission.refresh()
+        self.local_queue.ahead_ms = self.time_ms - self.now_ms
+        self.local_queue.refresh()
 
     # ---- the order
 
@@ -173,9 +173,9 @@ class Engine:
     def _applied(self, machine: QosStateMachine) -> None:
         if machine is self.replicated:
             self._catch_up(machine.time_ms)
-        if machine is self.admission.machine:
-            self.admission.ahead_ms = self.time_ms - self.now_ms
-            self.admission.refresh()
+        if machine is self.local_queue.machine:
+            self.local_queue.ahead_ms = self.time_ms - self.now_ms
+            self.local_queue.refresh()
 
     def _catch_up(self, time_ms: int) -> None:
         self._offset_ms = max(self._offset_ms, time_ms - self.now_ms)
@@ -202,7 +202,7 @@ class Engine:
     def _can_wait(self) -> bool:
         if self.solo is not None or self.now_ms >= self._sent_at_ms + SUPPLIED_MS:
             return False
-        return can_wait(self.replicated, self.admission, self.outbox)
+        return can_wait(self.replicated, self.local_queue, self.outbox)
 
     @property
     def _may_send(self) -> bool:
@@ -212,7 +212,7 @@ class Engine:
 
     def next_call_ms(self) -> int | None:
         """The latest time for the next call of `flush` and `tick`, by the node's clock."""
-        wakes = [self.admission.next_deadline_ms()]
+        wakes = [self.local_queue.next_deadline_ms()]
         if self.in_flight is None and not self.outbox.is_empty:
             wait_ms = SUPPLIED_MS if self._may_send and self._is_due else QUIET_MS
             wakes.append(max(self._sent_at_ms, self._refused_ms) + wait_ms)
@@ -222,7 +222,7 @@ class Engine:
 
     def tick(self, now_ms: int) -> None:
         self.now_ms = now_ms
-        self.admission.tick(now_ms)
+        self.local_queue.tick(now_ms)
 
     def flush(self, now_ms: int) -> bytes | None:
         """Return the batch to broadcast now, if any; the caller reports its end by `ended`. Alone, apply it at once."""
@@ -234,7 +234,7 @@ class Engine:
         if not (is_awake or self.should_send or (not self.outbox.is_empty and now_ms >= self._sent_at_ms + QUIET_MS)):
             return None
         self._sent_at_ms = now_ms
-        restated = self.admission.make_restatement() if self.outbox.restates else None
+        restated = self.local_queue.make_restatement() if self.outbox.restates else None
         batch = self.outbox.take(self.time_ms, self.machine.generation, restated)
         body = entries.encode(batch)
         if self.solo is None:
@@ -246,50 +246,50 @@ class Engine:
             self.solo.apply(self._solo_position, self.me, body)
         finally:
             self._is_applying = False
-        self.admission.on_batch_applied(batch)
+        self.local_queue.on_batch_applied(batch)
         self._applied(self.solo)
         return None
 
     def ended(self, batch: NodeBatch, delivered: bool) -> None:
         """A batch in flight was applied here, or will never be applied anywhere."""
         if delivered:
-            self.admission.on_batch_applied(batch)
+            self.local_queue.on_batch_applied(batch)
         else:
             self._refused_ms = self.now_ms
             self.outbox.put_back(batch, self._number_of(batch.generation))
             if self.solo is not None and self._is_member:
                 self.outbox.policy = None
             if batch is self.in_flight:
-                self.admission.restate()
+                self.local_queue.restate()
         if batch is self.in_flight:
             self.in_flight = None
 
     def _number_of(self, generation: int) -> ClassNumbers:
         """Map class numbers of an earlier policy of the cluster to those in force here."""
-        return ClassNumbers(self.replicated.names.get(generation, ()), self._names, self._law.default)
+        return ClassNumbers(self.replicated.names.get(generation, ()), self._names, self._policy.default)
 
     # ---- requests of the node
 
     def report_capacity(self, report: NodeReport) -> None:
         self.report = self.outbox.report = report
-        self.admission.capacity_changed(report.capacity_bps)
+        self.local_queue.capacity_changed(report.capacity_bps)
 
-    def change_policy(self, law: CompiledPolicy) -> None:
+    def change_policy(self, policy: CompiledPolicy) -> None:
         """Change the policy on all nodes, at one position of the order. Only in a primary view, or without a group."""
-        self.outbox.policy = PolicyText(law.text, law.packed, law.language)
+        self.outbox.policy = PolicyText(policy.text, policy.packed, policy.language)
 
     # ---- effects
 
     def _of_replicated(self, effect: Effect) -> None:
         if type(effect) is Granted:  # by far the most frequent
             if self.solo is None:
-                self.admission.granted(effect)
+                self.local_queue.granted(effect)
             return
         match effect:
             case PolicyChanged(position, _) if self.solo is not None:
-                self.solo.change_policy(position, self.replicated.law)
+                self.solo.change_policy(position, self.replicated.policy)
             case PolicyChanged(position, _):
-                self._policy_changed(position, self.replicated.law)
+                self._policy_changed(position, self.replicated.policy)
             case Viewed(position, view):
                 self.listener.viewed(position, view)
             case Reported():
@@ -303,7 +303,7 @@ class Engine:
         match effect:
             case PolicyChanged(position, _):
                 assert self.solo is not None
-                self._policy_changed(position, self.solo.law)
+                self._policy_changed(position, self.solo.policy)
             case Reported():
                 if not self._is_member:
                     self.listener.reported(effect)
@@ -317,11 +317,11 @@ class Engine:
     def _handle(self, effect: Effect) -> None:
         if isinstance(effect, RestatementNeeded):
             self.outbox.report = self.report
-        self.admission.handle(effect, self.now_ms)
+        self.local_queue.handle(effect, self.now_ms)
 
-    def _policy_changed(self, position: int, law: CompiledPolicy) -> None:
+    def _policy_changed(self, position: int, policy: CompiledPolicy) -> None:
         """Unfinished requests keep their class by its name."""
-        before, self._names, self._law = self._names, list(law.names), law
-        now = {name: at for at, name in enumerate(law.names)}
-        self.admission.policy_changed([now.get(name, law.default) for name in before])
-        self.listener.policy_changed(position, law)
+        before, self._names, self._policy = self._names, list(policy.names), policy
+        now = {name: at for at, name in enumerate(policy.names)}
+        self.local_queue.policy_changed([now.get(name, policy.default) for name in before])
+        self.listener.policy_changed(position, policy)

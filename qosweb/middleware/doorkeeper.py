@@ -61,7 +61,7 @@ class Doorkeeper:
 
     def __init__(self, spec: str, *, capacity: str | None = None, source: str = "specification") -> None:
         """`capacity` is a rate such as ``2MB/s``; None: measured. Raises UsageError for an invalid `spec`."""
-        self._law = _law_of(source, spec)
+        self._policy = _compile(source, spec)
         try:
             self._capacity_bps = None if capacity is None else parse_byte_rate(capacity)
         except ValueError as error:
@@ -118,14 +118,14 @@ class Doorkeeper:
         if self._control is None or self._control.engine is None:
             return Counter()
         engine = self._control.engine
-        waiting = [one for one in engine.admission.requests if one.phase in (Phase.WAITING, Phase.READY)]
+        waiting = [one for one in engine.local_queue.requests if one.phase in (Phase.WAITING, Phase.READY)]
         return Counter(engine.machine.classes[one.class_number].name for one in waiting)
 
     def change_policy(self, spec: str, source: str = "specification") -> None:
         """Use another specification from now on. Raises UsageError, and changes nothing, if it is invalid."""
-        self._law = _law_of(source, spec)
+        self._policy = _compile(source, spec)
         if self._control is not None:
-            self._control.change_policy(self._law)
+            self._control.change_policy(self._policy)
 
     async def close(self) -> None:
         """Stop measuring and deciding. The next request opens the doorkeeper again."""
@@ -142,7 +142,7 @@ class Doorkeeper:
             return self._control
         loop = asyncio.get_running_loop()
         self._control = control = AdmissionControl(
-            loop, self._clock, self._law, name="application", capacity_bps=self._capacity_bps
+            loop, self._clock, self._policy, name="application", capacity_bps=self._capacity_bps
         )
         control.report()
         assert control.driver is not None
@@ -165,7 +165,7 @@ def response_fields(decided: Permit | Denial) -> list[tuple[str, str]]:
     return [of_class, *decided.fields]
 
 
-def _law_of(source: str, spec: str) -> CompiledPolicy:
+def _compile(source: str, spec: str) -> CompiledPolicy:
     policy = compile_policy(spec, source)
     if policy.model is None:
         raise UsageError(policy.render_diagnostics().rstrip())

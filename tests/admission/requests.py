@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from qosweb.admission import AdmissionControl, Clock
-from tests.engine.driver import law_of
+from tests.engine.driver import policy_of
 
 if TYPE_CHECKING:
     from qosweb.admission import Decided, Wait
@@ -44,9 +44,9 @@ class Door:
 
     def __init__(self, spec: str | None, capacity_bps: int, *, paces: bool = False) -> None:
         self.clock = Clock()
-        law = None if spec is None else law_of(spec)
+        policy = None if spec is None else policy_of(spec)
         loop = asyncio.get_running_loop()
-        self.control = AdmissionControl(loop, self.clock, law, name="a", capacity_bps=capacity_bps, paces=paces)
+        self.control = AdmissionControl(loop, self.clock, policy, name="a", capacity_bps=capacity_bps, paces=paces)
         self.decided: list[Decided] = []
         if self.control.driver is not None:
             self.control.report()

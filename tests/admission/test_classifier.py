@@ -9,7 +9,7 @@ import pytest
 from qosweb.admission import Clock
 from qosweb.admission.classifier import Classifier
 from tests.admission.requests import Facts, File
-from tests.engine.driver import law_of
+from tests.engine.driver import policy_of
 from tests.support.nodes import RunningNode, run_command
 from tests.support.waiting import wait_for
 
@@ -66,11 +66,11 @@ def spec(tmp_path: Path) -> Path:
     ],
 )
 def test_a_file_is_needed_only_for_rules_on_files(spec: str, needs: bool) -> None:
-    assert Classifier(Clock(), law_of(spec).model).needs_file is needs
+    assert Classifier(Clock(), policy_of(spec).model).needs_file is needs
 
 
 def test_rules_on_files_ask_for_the_file() -> None:
-    classifier = Classifier(Clock(), law_of("size > 1MB => </a>.num_requests < 5 as large\n").model)
+    classifier = Classifier(Clock(), policy_of("size > 1MB => </a>.num_requests < 5 as large\n").model)
     files = (None, File(10), File(2 << 20))
     found = [classifier.class_of(Facts("/a", file=file), 0.0) for file in files]
     assert [classifier.names[number] for number in found] == ["/a", "/a", "large"]

@@ -11,7 +11,7 @@ from qosweb.admission.engine_driver import LONG_MS, EngineDriver
 from qosweb.engine.engine import Engine
 from qosweb.engine.local.requests import Decision, Deny
 from qosweb.engine.replicated.entries import NodeReport
-from tests.engine.driver import law_of
+from tests.engine.driver import policy_of
 from tests.support.waiting import wait_for
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ LIFETIME_MS = 2 * LONG_MS
 
 
 class Ear:
-    def policy_changed(self, position: int, law: CompiledPolicy) -> None: ...
+    def policy_changed(self, position: int, policy: CompiledPolicy) -> None: ...
     def viewed(self, position: int, view: View) -> None: ...
     def reported(self, effect: Reported) -> None: ...
     def refused(self, effect: EntryRejected) -> None: ...
@@ -31,12 +31,12 @@ class Ear:
 
 async def one_long_turn() -> tuple[list[Decision], float]:
     """Queue a request while the loop never reaches its timers; the decisions, and after how many milliseconds."""
-    engine = Engine(ProcessId("a"), law_of(f"set lifetime = {LIFETIME_MS}ms\n"), Ear(), is_member=False)
+    engine = Engine(ProcessId("a"), policy_of(f"set lifetime = {LIFETIME_MS}ms\n"), Ear(), is_member=False)
     engine.report_capacity(NodeReport(1000, 0, 0, "http://a"))
     driver = EngineDriver(asyncio.get_running_loop(), engine)
     decisions: list[Decision] = []
     began = perf_counter()
-    engine.admission.submit(0, 1_000_000, driver.now_ms(), decisions.append)
+    engine.local_queue.submit(0, 1_000_000, driver.now_ms(), decisions.append)
 
     def looked() -> bool:
         driver.expire_overdue()

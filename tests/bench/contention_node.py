@@ -27,7 +27,7 @@ from qosweb.engine.engine import Engine
 from qosweb.engine.local.requests import Deny, Request, Start
 from qosweb.engine.replicated.compiled_policy import CompiledPolicy
 from qosweb.engine.replicated.entries import NodeReport
-from qosweb.engine.sim.policies import law_of
+from qosweb.engine.sim.policies import policy_of
 from qosweb.server.cluster.membership import ClusterMembership
 from qosweb.server.process import gc_tuning
 from qosweb.settings import ServeSettings
@@ -83,12 +83,12 @@ class InCluster:
 
     def submit(self, class_number: int, decided: Callable[[Decision], None]) -> Request:
         driver = self._driver
-        request = driver.engine.admission.submit(class_number, COST, driver.now_ms(), decided)
+        request = driver.engine.local_queue.submit(class_number, COST, driver.now_ms(), decided)
         assert not isinstance(request, Deny), request
         return request
 
     def finish(self, request: Request, until_s: float) -> None:
-        self._driver.engine.admission.finish(request, COST, until_s)
+        self._driver.engine.local_queue.finish(request, COST, until_s)
 
     def tell(self) -> None:
         self._driver.poke()
@@ -159,7 +159,7 @@ class Node:
         while not self.members:  # noqa: ASYNC110
             await asyncio.sleep(0.01)
         if founds:
-            self.driver.engine.change_policy(law_of(SPEC))
+            self.driver.engine.change_policy(policy_of(SPEC))
         self._report()
         return self.membership.group.addresses[0]
 
@@ -202,7 +202,7 @@ class Node:
 
     # ---- what the engine tells
 
-    def policy_changed(self, position: int, law: CompiledPolicy) -> None: ...
+    def policy_changed(self, position: int, policy: CompiledPolicy) -> None: ...
     def viewed(self, position: int, view: View) -> None: ...
     def reported(self, effect: Reported) -> None: ...
 

@@ -21,7 +21,7 @@ from qosweb.engine.replicated.compiled_policy import CompiledPolicy
 from qosweb.engine.replicated.effects import Effect, Granted, Reserved
 from qosweb.engine.replicated.entries import NodeBatch, NodeReport, PolicyText
 from qosweb.engine.replicated.state_machine import QosStateMachine
-from qosweb.engine.sim.policies import law_of
+from qosweb.engine.sim.policies import policy_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -45,7 +45,7 @@ class Trio:
         text = "set channel = 16KB in 64ms\n" + "".join(
             f"</c{number}>.server_resource = {share:.2f}%\n" for number in range(classes)
         )
-        law = law_of(text)
+        policy = policy_of(text)
         self.classes = classes
         self.effects: list[Effect] = []
         self.granted: dict[ProcessId, deque[int]] = {node: deque() for node in NODES}
@@ -55,7 +55,7 @@ class Trio:
         self.told: list[tuple[ProcessId, bytes]] = []
         for machine in self.machines:
             machine.view_changed(0, make_view(1, dict.fromkeys(NODES, 1)))
-        self.tell(NODES[0], NodeBatch(0, 0, PolicyText(law.text, law.packed)))
+        self.tell(NODES[0], NodeBatch(0, 0, PolicyText(policy.text, policy.packed)))
         for node in NODES:
             self.tell(node, NodeBatch(0, 1, report=NodeReport(CHANNELS * CHANNEL_BPS, 0, 0, "")))
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from qosweb.engine.replicated.effects import Effect
 
 
-def law_of(text: str) -> CompiledPolicy:
+def policy_of(text: str) -> CompiledPolicy:
     return CompiledPolicy.of_model(text, compile_policy(text, check=False).require_model())
 
 
@@ -28,7 +28,7 @@ class Cluster:
     def __init__(self, text: str, nodes: str = "a", capacity_bps: int = 2_000_000) -> None:
         self.pids = {name: ProcessId(name) for name in nodes}
         self.effects: list[Effect] = []
-        self.machine = QosStateMachine(self.pids[nodes[0]], law_of(text), self.effects.append)
+        self.machine = QosStateMachine(self.pids[nodes[0]], policy_of(text), self.effects.append)
         self.position = 0
         self.epoch = 0
         self.view(nodes)

@@ -7,16 +7,16 @@ from qosweb.engine.engine import NUMBERS_BITS, QUIET_MS, Engine
 from qosweb.engine.local.requests import Deny, GoTo, Start
 from qosweb.engine.replicated import entries
 from qosweb.engine.replicated.entries import NodeBatch, NodeReport, PolicyText
-from qosweb.engine.sim.policies import CHANNEL_BPS, POLICIES, law_of
-from tests.engine.local.test_admission import LAWS, PAGE, A, B, Bench, Ear
+from qosweb.engine.sim.policies import CHANNEL_BPS, POLICIES, policy_of
+from tests.engine.local.test_local_queue import COMPILED, PAGE, A, B, Bench, Ear
 
-OTHER = law_of("set lifetime = 9s\n</b>.server_resource > 10%\n</new>.server_resource > 5%\n")
+OTHER = policy_of("set lifetime = 9s\n</b>.server_resource > 10%\n</new>.server_resource > 5%\n")
 
 
 def together(channels: int = 1) -> Bench:
-    bench = Bench(LAWS[0], channels)
+    bench = Bench(COMPILED[0], channels)
     bench.join(A, B)
-    bench.engine.change_policy(LAWS[0])
+    bench.engine.change_policy(COMPILED[0])
     bench.turn()
     bench.land()
     bench.of_b(report=NodeReport(CHANNEL_BPS, 0, 0, "http://b"))
@@ -34,7 +34,7 @@ def test_in_the_primary_view_the_replicated_machine_decides() -> None:
     bench = together()
     assert bench.engine.machine is bench.engine.replicated
     assert bench.engine.replicated.pipes[A].capacity_bps == CHANNEL_BPS
-    assert bench.engine.replicated.law.names == LAWS[0].names
+    assert bench.engine.replicated.policy.names == COMPILED[0].names
 
 
 def test_request_is_redirected_to_another_node_with_room() -> None:
@@ -57,7 +57,7 @@ def test_waiting_requests_survive_the_loss_of_the_primary_view() -> None:
     bench.turn()
     assert bench.engine.machine.classes[0].waiting == 1
     assert first.request is not None
-    bench.admission.finish(first.request, PAGE)
+    bench.local_queue.finish(first.request, PAGE)
     bench.turn()
     assert isinstance(second.decisions[0], Start)
 
@@ -94,12 +94,12 @@ def test_grant_from_before_a_restatement_is_void() -> None:
     bench.of_b(started=[(2, 0, 10**9)])
     bench.land()
     assert first.request is not None
-    bench.admission.finish(first.request, PAGE)
+    bench.local_queue.finish(first.request, PAGE)
     bench.later(QUIET_MS)
     bench.land()
     assert [type(one) for one in second.decisions] == [Start]
     assert second.request is not None
-    bench.admission.finish(second.request, PAGE)
+    bench.local_queue.finish(second.request, PAGE)
     bench.later(QUIET_MS)
     bench.land()
     assert bench.engine.replicated.pipes[A].channels == {}
@@ -113,7 +113,7 @@ def test_requests_served_alone_are_counted_on_return() -> None:
     bench.later(QUIET_MS)
     for one in fates:
         assert one.request is not None
-        bench.admission.finish(one.request, 100)
+        bench.local_queue.finish(one.request, 100)
     bench.later(QUIET_MS)
     assert sum(one.totals.started for one in bench.engine.replicated.classes) == 0
     bench.join(A, B)
@@ -148,10 +148,10 @@ def test_pending_policy_is_dropped_with_the_primary_view() -> None:
     bench.engine.change_policy(OTHER)
     bench.engine.alone()
     bench.turn()
-    assert bench.engine.machine.law.names == LAWS[0].names
+    assert bench.engine.machine.policy.names == COMPILED[0].names
     bench.join(A, B)
     bench.land()
-    assert bench.engine.replicated.law.names == LAWS[0].names
+    assert bench.engine.replicated.policy.names == COMPILED[0].names
 
 
 def test_cluster_policy_reaches_a_node_that_is_alone() -> None:
@@ -160,17 +160,17 @@ def test_cluster_policy_reaches_a_node_that_is_alone() -> None:
     bench.engine.alone()
     bench.turn()
     bench.of_b(policy=PolicyText(OTHER.text, OTHER.packed))
-    assert bench.engine.machine.law.names == OTHER.names
+    assert bench.engine.machine.policy.names == OTHER.names
     assert waits.request is not None
     assert OTHER.names[waits.request.class_number] == "/b"
 
 
 def test_policy_change_starts_requests_at_once_while_alone() -> None:
     channel = "set lifetime = 60s\nset channel = 16KB in 160ms\n"
-    law = law_of(channel + "</few>.num_requests < 1\n")
-    bench = Bench(law, 4)
+    policy = policy_of(channel + "</few>.num_requests < 1\n")
+    bench = Bench(policy, 4)
     bench.join(A, B)
-    bench.engine.change_policy(law)
+    bench.engine.change_policy(policy)
     bench.turn()
     bench.land()
     bench.engine.alone()
@@ -179,7 +179,7 @@ def test_policy_change_starts_requests_at_once_while_alone() -> None:
     bench.turn()
     assert [bool(one.decisions) for one in fates] == [True, False]
     bench.apply(
-        B, entries.encode(NodeBatch(0, 1, PolicyText("", law_of(channel + "</few>.num_requests < 99\n").packed)))
+        B, entries.encode(NodeBatch(0, 1, PolicyText("", policy_of(channel + "</few>.num_requests < 99\n").packed)))
     )
     assert [bool(one.decisions) for one in fates] == [True, True]
 
@@ -200,11 +200,11 @@ def test_lost_batch_keeps_the_class_numbers_of_its_policy() -> None:
 def test_restore_causes_a_restatement() -> None:
     bench = together()
     state = bench.engine.snapshot()
-    other = Bench(LAWS[1], 1)
+    other = Bench(COMPILED[1], 1)
     other.engine.restore(state)
     other.position = bench.position
     other.join(A, B)
-    assert other.engine.machine.law.names == LAWS[0].names
+    assert other.engine.machine.policy.names == COMPILED[0].names
     other.land()
     assert other.engine.replicated.pipes[A].capacity_bps == CHANNEL_BPS
 
@@ -232,29 +232,29 @@ def test_time_alone_continues_despite_a_restore() -> None:
 
 
 def test_request_numbers_are_not_reused_after_a_restart() -> None:
-    lives = [Engine(A, LAWS[0], Ear(), is_member=True, life=life) for life in (1, 2)]
+    lives = [Engine(A, COMPILED[0], Ear(), is_member=True, life=life) for life in (1, 2)]
     for engine in lives:
         engine.report_capacity(NodeReport(CHANNEL_BPS, 0, 0, ""))
         engine.flush(0)
-    one, other = (engine.admission.start_at_once(0, 1) for engine in lives)
+    one, other = (engine.local_queue.start_at_once(0, 1) for engine in lives)
     assert one is not None
     assert other is not None
     assert other.number - one.number == 1 << NUMBERS_BITS
 
 
 def test_node_without_a_group_keeps_its_policy() -> None:
-    engine = Engine(A, LAWS[1], Ear(), is_member=False)
+    engine = Engine(A, COMPILED[1], Ear(), is_member=False)
     engine.report_capacity(NodeReport(10 * CHANNEL_BPS, 0, 0, ""))
     engine.flush(0)
     now = engine.machine.names_now().index("/now")
-    assert engine.admission.start_at_once(now, 10) is not None
+    assert engine.local_queue.start_at_once(now, 10) is not None
     engine.change_policy(OTHER)
     engine.flush(1)
-    assert engine.machine.law.names == OTHER.names
+    assert engine.machine.policy.names == OTHER.names
 
 
 def test_in_a_minority_a_class_may_be_denied() -> None:
-    bench = Bench(law_of(POLICIES[1]), 2)
+    bench = Bench(policy_of(POLICIES[1]), 2)
     bench.turn()
     fate = bench.ask(bench.engine.machine.names_now().index("/now"))
     assert isinstance(fate.decisions[0], Deny)
@@ -262,15 +262,17 @@ def test_in_a_minority_a_class_may_be_denied() -> None:
 
 
 def test_minority_denies_waiting_requests_of_unserved_classes() -> None:
-    law = law_of("set lifetime = 9s\nset channel = 16KB in 64ms\n</a>.in_minority = deny\n</b>.server_resource > 1%\n")
-    bench = Bench(law, 1)
+    policy = policy_of(
+        "set lifetime = 9s\nset channel = 16KB in 64ms\n</a>.in_minority = deny\n</b>.server_resource > 1%\n"
+    )
+    bench = Bench(policy, 1)
     bench.join(A, B)
-    bench.engine.change_policy(law)
+    bench.engine.change_policy(policy)
     bench.turn()
     bench.land()
     bench.of_b(report=NodeReport(CHANNEL_BPS, 0, 0, "http://b"), started=[(1, 0, 10**9)])
-    bench.ask(law.names.index("/b"))
-    denied, served = bench.ask(law.names.index("/a")), bench.ask(law.names.index("/b"))
+    bench.ask(policy.names.index("/b"))
+    denied, served = bench.ask(policy.names.index("/a")), bench.ask(policy.names.index("/b"))
     bench.turn()
     bench.land()
     assert not denied.decisions
@@ -283,13 +285,13 @@ def test_minority_denies_waiting_requests_of_unserved_classes() -> None:
 
 def test_calls_from_within_a_decision_are_sent_later() -> None:
     """Alone, a batch is applied at once: what a decision sets off does not get into the middle of it."""
-    bench = Bench(LAWS[0], 1)
+    bench = Bench(COMPILED[0], 1)
     bench.turn()
     first = bench.ask()
     assert first.request is not None
     seen: list[bytes | None] = []
-    bench.admission.submit(0, PAGE, 0, lambda _decision: seen.append(bench.engine.flush(0)))
-    bench.admission.finish(first.request, PAGE)
+    bench.local_queue.submit(0, PAGE, 0, lambda _decision: seen.append(bench.engine.flush(0)))
+    bench.local_queue.finish(first.request, PAGE)
     bench.turn()
     assert seen == [None]
 

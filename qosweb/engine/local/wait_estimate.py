@@ -10,7 +10,7 @@ belongs to this node tells how fast its own queue moves:
 where both start rates are means over about the last second, and the share is the current one. If none of this node's
 requests started recently, all requests of the class that wait anywhere count as ahead.
 A bound that is always enforced admits what its bucket allows, at whichever node the requests wait.
-Neighbours: `admission` calls this and reports waits and starts; the state machine knows the rest.
+Neighbours: `local_queue` calls this and reports waits and starts; the state machine knows the rest.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def patience_ms(lifetime_ms: int, machine: QosStateMachine) -> int:
     A redirected request is granted further ahead, by the time that its client may need to arrive.
     """
     most = lifetime_ms // 4
-    travel_ms = TRAVEL_MS if len(machine.pipes) > 1 and machine.law.may_redirect else 0
+    travel_ms = TRAVEL_MS if len(machine.pipes) > 1 and machine.policy.may_redirect else 0
     return lifetime_ms - min(most, 2 * LOOKAHEAD_MS) - min(most, travel_ms)
 
 

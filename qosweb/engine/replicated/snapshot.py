@@ -83,9 +83,9 @@ def save(machine: QosStateMachine) -> EngineSnapshot:
         time_ms=machine.time_ms,
         generation=machine.generation,
         view=machine.view,
-        text=machine.law.text,
-        model=machine.law.packed,
-        language=machine.law.language,
+        text=machine.policy.text,
+        model=machine.policy.packed,
+        language=machine.policy.language,
         names=list(machine.names.items()),
         accessed_ms=list(machine.accessed_ms.items()),
         classes=[_save_class(one) for one in scheduler.classes],
@@ -108,10 +108,10 @@ def save(machine: QosStateMachine) -> EngineSnapshot:
 
 
 def load(machine: QosStateMachine, state: EngineSnapshot) -> None:
-    law = CompiledPolicy.of(state.text, state.model, state.language)
+    policy = CompiledPolicy.of(state.text, state.model, state.language)
     scheduler = machine.scheduler
     machine.time_ms, machine.generation, machine.view = state.time_ms, state.generation, state.view
-    machine.law, machine.names = law, dict(state.names)
+    machine.policy, machine.names = policy, dict(state.names)
     machine.accessed_ms = dict(state.accessed_ms)
     machine.seq, machine.shares_at_ms = state.seq, state.shares_at_ms
     scheduler.pipes = {pid: _load_pipe(pipe) for pid, pipe in state.pipes}
@@ -123,7 +123,7 @@ def load(machine: QosStateMachine, state: EngineSnapshot) -> None:
     machine.bind_to(Environment(time_s, weekday, day, load_ppm, nodes, dict(accessed_ms), capacity_bps))
     machine.bound_ms = state.bound_ms
     scheduler.buckets = [bucket for _, bucket in state.buckets]
-    scheduler.may_redirect = law.may_redirect
+    scheduler.may_redirect = policy.may_redirect
     scheduler.virtual, scheduler.spare, scheduler.shares = state.virtual, state.spare, state.shares
     scheduler.era = state.era
     scheduler.wake_ms = None

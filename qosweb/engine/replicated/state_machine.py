@@ -49,10 +49,10 @@ GENERATIONS_KEPT = 8  # policies whose class numbers may occur in entries in fli
 class QosStateMachine:
     """One replica. `me` and `effect` belong to the node and are not part of the state."""
 
-    def __init__(self, me: ProcessId, law: CompiledPolicy, effect: Callable[[Effect], None]) -> None:
+    def __init__(self, me: ProcessId, policy: CompiledPolicy, effect: Callable[[Effect], None]) -> None:
         self.me = me
         self.effect = effect
-        self.law = law
+        self.policy = policy
         self.time_ms = 0
         self.generation = 0
         self.view: View | None = None
@@ -257,29 +257,29 @@ class QosStateMachine:
                 self.effect(EntryRejected(position, origin, because, policy.text))
                 return
         try:
-            law = CompiledPolicy.of(policy.text, policy.model, policy.language)
+            compiled = CompiledPolicy.of(policy.text, policy.model, policy.language)
         except msgspec.DecodeError as error:
             self.effect(EntryRejected(position, origin, str(error), policy.text))
         else:
-            self._change_policy(position, law)
+            self._change_policy(position, compiled)
 
-    def change_policy(self, position: int, law: CompiledPolicy) -> None:
+    def change_policy(self, position: int, policy: CompiledPolicy) -> None:
         """Change the policy outside an entry."""
-        self._change_policy(position, law)
+        self._change_policy(position, policy)
         self._schedule()
 
-    def _change_policy(self, position: int, law: CompiledPolicy) -> None:
+    def _change_policy(self, position: int, policy: CompiledPolicy) -> None:
         """Change the policy from this position of the order on.
 
         Classes keep their state by name. The requests and totals of a removed class go to the default class. Virtual
         times are reset.
         """
         before = {one.name: one for one in self.classes}
-        self.law = law
+        self.policy = policy
         self.generation += 1
-        new_number = {name: at for at, name in enumerate(law.names)}
-        classes = [before.get(name) or ClassState(name) for name in law.names]
-        default = classes[law.default]
+        new_number = {name: at for at, name in enumerate(policy.names)}
+        classes = [before.get(name) or ClassState(name) for name in policy.names]
+        default = classes[policy.default]
         gone = [one for one in self.classes if one.name not in new_number]
         waiting = sorted(waiter for one in (*gone, default) for waiter in one.all())
         default.clear()
@@ -288,7 +288,7 @@ class QosStateMachine:
         for one in gone:
             default.totals.add(one.totals)
         names = self.names_now()
-        numbers = [new_number.get(name, law.default) for name in names]
+        numbers = [new_number.get(name, policy.default) for name in names]
         for pipe in self.pipes.values():
             pipe.waiting = {number: numbers[old] for number, old in pipe.waiting.items()}
             pipe.channels = {key: one._replace(number=numbers[one.number]) for key, one in pipe.channels.items()}
@@ -296,22 +296,22 @@ class QosStateMachine:
         self.scheduler.forget()
         self.accessed_ms = {}
         self._bind_all()
-        self.effect(PolicyChanged(position, law.text))
+        self.effect(PolicyChanged(position, policy.text))
 
     def _bind_all(self) -> None:
         """Evaluate a new policy from scratch."""
-        self.names[self.generation] = list(self.law.names)
+        self.names[self.generation] = list(self.policy.names)
         for old in [one for one in self.names if one <= self.generation - GENERATIONS_KEPT]:
             del self.names[old]
         if not self.classes:
-            self.scheduler.classes = [ClassState(name) for name in self.law.names]
-        self.scheduler.may_redirect = self.law.may_redirect
+            self.scheduler.classes = [ClassState(name) for name in self.policy.names]
+        self.scheduler.may_redirect = self.policy.may_redirect
         self.scheduler.buckets = []
         self.binding_is_due = True
         self._rebind_if_due()
 
     def _rebind_if_due(self) -> None:
-        if not (self.binding_is_due or self.law.binds_anew(self.bound_ms, self.time_ms)):
+        if not (self.binding_is_due or self.policy.binds_anew(self.bound_ms, self.time_ms)):
             return
         scheduler = self.scheduler
         before = {} if not scheduler.buckets else {
@@ -319,7 +319,7 @@ class QosStateMachine:
         }  # fmt: skip
         for rule, bucket in zip(scheduler.bound.rules, scheduler.buckets, strict=True) if before else ():
             bucket.fill(rule, self.time_ms)
-        self.bind_to(self.law.environment(self.time_ms, list(self.pipes.values()), self.accessed_ms))
+        self.bind_to(self.policy.environment(self.time_ms, list(self.pipes.values()), self.accessed_ms))
         scheduler.buckets = [
             before.get(rule.constraint) or Bucket(rule.rate_per_s * DEPTH_MS, self.time_ms)
             for rule in scheduler.bound.rules
@@ -332,16 +332,16 @@ class QosStateMachine:
         self.bound_ms = self.time_ms
         self.environment = environment
         self._promised = None
-        self.scheduler.bound = self.law.bind(environment)
+        self.scheduler.bound = self.policy.bind(environment)
 
     def _translation(self, generation: int) -> ClassNumbers:
         """Map class numbers of a generation to the current ones."""
-        if self._translations_to is not self.law:
-            self._translations_to = self.law
+        if self._translations_to is not self.policy:
+            self._translations_to = self.policy
             self._translations.clear()
         found = self._translations.get(generation)
         if found is None:
-            found = ClassNumbers(self.names.get(generation, ()), self.law.names, self.law.default)
+            found = ClassNumbers(self.names.get(generation, ()), self.policy.names, self.policy.default)
             if generation in self.names:
                 self._translations[generation] = found
         return found
@@ -389,5 +389,5 @@ class QosStateMachine:
 
     def restore(self, state: bytes) -> None:
         snapshot.load(self, snapshot.decode(state))
-        self.effect(PolicyChanged(-1, self.law.text))
+        self.effect(PolicyChanged(-1, self.policy.text))
         self.effect(RestatementNeeded())

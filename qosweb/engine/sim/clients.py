@@ -115,9 +115,9 @@ class Clients:
     def _submit(self, client: SimClient, host: Host) -> None:
         engine = host.engine
         arrival = client.arrival
-        law = engine.machine.law
-        number = law.names.index(arrival.name) if arrival.name in law.names else law.default
-        started = engine.admission.start_at_once(number, arrival.cost)
+        policy = engine.machine.policy
+        number = policy.names.index(arrival.name) if arrival.name in policy.names else policy.default
+        started = engine.local_queue.start_at_once(number, arrival.cost)
         if started is not None:
             self.world.sometimes["starts at once"] += 1
             client.request = started
@@ -125,7 +125,7 @@ class Clients:
             return
         client.life_ms = engine.machine.scheduler.bound.terms[number].lifetime_ms
         asked_ms = host.now_ms
-        answer = engine.admission.submit(
+        answer = engine.local_queue.submit(
             number, arrival.cost, asked_ms, lambda decision: self._decided(client, host, asked_ms, decision)
         )
         if isinstance(answer, Deny):
@@ -200,7 +200,7 @@ class Clients:
         host.wake()
         self.tally(host).started_cost += cost
         self._end(client, "served")
-        host.engine.admission.finish(client.request, cost)
+        host.engine.local_queue.finish(client.request, cost)
         host.poke()
 
     def _hang_up(self, client: SimClient, tries: int) -> None:
@@ -219,7 +219,7 @@ class Clients:
             self._end(client, "hung up")
             if client.at is None and not client.request.is_visitor:
                 self.tally(host).cancelled += 1
-            host.engine.admission.cancel(client.request)
+            host.engine.local_queue.cancel(client.request)
             host.poke()
 
     # ---- redirects
@@ -248,9 +248,9 @@ class Clients:
             return
         self.world.sometimes["sent elsewhere, and comes"] += 1
         host.wake()
-        law = host.engine.machine.law
+        policy = host.engine.machine.policy
         arrival = client.arrival
-        number = law.names.index(arrival.name) if arrival.name in law.names else law.default
+        number = policy.names.index(arrival.name) if arrival.name in policy.names else policy.default
         client.at = host
         came_ms = host.now_ms
 
@@ -268,7 +268,7 @@ class Clients:
                 case _:
                     raise UnexpectedOutcome("one decision", f"{client} came to {name} and got {decision}")
 
-        client.request = host.engine.admission.visit(*client.ticket, number, arrival.cost, decided, client.left_ms)
+        client.request = host.engine.local_queue.visit(*client.ticket, number, arrival.cost, decided, client.left_ms)
         if client.request is None:  # a real node would queue it again; this client leaves
             self.world.sometimes["sent elsewhere, and comes too late"] += 1
             self._end(client, "came too late")

@@ -88,7 +88,7 @@ class Host:
         self,
         world: World,
         node: SimNode,
-        law: CompiledPolicy,
+        policy: CompiledPolicy,
         watch: MachineObserver,
         lag: float,
         capacity_bps: int,
@@ -100,8 +100,8 @@ class Host:
         self.node = node
         self.life = node.started_count
         self.watch = watch
-        self.law = law
-        self.engine = Engine(me, law, self, is_member=True, life=self.life)
+        self.policy = policy
+        self.engine = Engine(me, policy, self, is_member=True, life=self.life)
         self.process = Process(me, settings, image, SimEngineStateMachine(self, history), chance, trace)
         self._lag = lag
         self._batches: dict[int, NodeBatch] = {}
@@ -215,11 +215,11 @@ class Host:
             return
         self.engine.together()
         if not self.engine.replicated.generation and view.members[0] == self.engine.me:
-            self.engine.change_policy(self.law)
+            self.engine.change_policy(self.policy)
 
     # ---- callbacks of the engine
 
-    def policy_changed(self, _position: int, _law: CompiledPolicy) -> None:
+    def policy_changed(self, _position: int, _policy: CompiledPolicy) -> None:
         self.world.sometimes["another policy"] += 1
 
     def viewed(self, _position: int, _view: View) -> None:

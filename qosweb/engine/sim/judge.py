@@ -109,11 +109,11 @@ class EngineJudge(RunJudge):
 
 
 def _left(host: Host) -> list[str]:
-    admission = host.engine.admission
+    local_queue = host.engine.local_queue
     left = {
-        "bytes a second are in use": admission.used_bps,
-        "requests are not over": len(admission.requests),
-        "redirected clients are expected": len(admission.expected),
+        "bytes a second are in use": local_queue.used_bps,
+        "requests are not over": len(local_queue.requests),
+        "redirected clients are expected": len(local_queue.expected),
         "batches are unsent or in flight": not host.engine.outbox.is_empty or host.engine.in_flight is not None,
     }
     return [f"{count} {what}" for what, count in left.items() if count]

@@ -56,33 +56,33 @@ MUTANTS: tuple[Mutant, ...] = (
         "        self.pipes[owner].take(owner, number, channel)",
         "a redirected request holds a channel of the node that it came from",
     ),
-    # ---- admission
+    # ---- local queue
     Mutant(
-        "no deadline", "qosweb.engine.local.admission",
+        "no deadline", "qosweb.engine.local.local_queue",
         "            heappush(self._deadlines, (deadline_ms, request.number))",
         "            pass",
         "a lifetime is never enforced",
     ),
     Mutant(
-        "expired requests start", "qosweb.engine.local.admission",
+        "expired requests start", "qosweb.engine.local.local_queue",
         "        return request.deadline_ms is not None and request.deadline_ms <= self.now_ms",
         "        return False",
         "a node that was paused starts requests that expired meanwhile",
     ),
     Mutant(
-        "void grants are accepted", "qosweb.engine.local.admission",
+        "void grants are accepted", "qosweb.engine.local.local_queue",
         "        return self._known != self._restates",
         "        return False",
         "a grant from before a restatement is taken, and given again after it",
     ),
     Mutant(
-        "no-shows keep their channel", "qosweb.engine.local.admission",
+        "no-shows keep their channel", "qosweb.engine.local.local_queue",
         "            self.outbox.visited(*key, UNUSED)",
         "            pass",
         "a channel is held for a redirected client that never arrives",
     ),
     Mutant(
-        "used rate is never released", "qosweb.engine.local.admission",
+        "used rate is never released", "qosweb.engine.local.local_queue",
         "        self.used_bps -= request.rate_bps",
         "        pass",
         "a finished request still counts as running at its node",
@@ -120,14 +120,14 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "batches never wait", "qosweb.engine.engine",
-        "        return can_wait(self.replicated, self.admission, self.outbox)",
+        "        return can_wait(self.replicated, self.local_queue, self.outbox)",
         "        return False",
         "under contention there are many small batches",
     ),
     # ---- engine
     Mutant(
         "no restatement on return", "qosweb.engine.engine",
-        "            self.admission.restate()\n            self.outbox.report",
+        "            self.local_queue.restate()\n            self.outbox.report",
         "            self.outbox.report",
         "a node that was away goes on as if the other replicas knew its requests",
     ),

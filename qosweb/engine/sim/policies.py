@@ -58,6 +58,6 @@ ALL: Sequence[str] = (
 )
 
 
-def law_of(text: str) -> CompiledPolicy:
+def policy_of(text: str) -> CompiledPolicy:
     """Compile a policy. Raises ValueError if the text is not a policy."""
     return CompiledPolicy.of_model(text, compile_policy(text, check=False).require_model())

@@ -16,7 +16,7 @@ from cluster.sim.world import FrameListener, NotReached, World
 from qosweb.engine.sim.clients import Clients
 from qosweb.engine.sim.host import Host
 from qosweb.engine.sim.judge import EngineJudge
-from qosweb.engine.sim.policies import ALL, law_of
+from qosweb.engine.sim.policies import ALL, policy_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -60,7 +60,7 @@ class EngineWorld:
         trace: Callable[[Action], None] | None,
     ) -> Host:
         return Host(
-            self.world, self.world.nodes[me.name], _law(self.plan.policy), self.judge, self.plan.lag,
+            self.world, self.world.nodes[me.name], _policy_numbered(self.plan.policy), self.judge, self.plan.lag,
             self.capacities[me.name], (me, settings, image, machine, chance, trace),
         )  # fmt: skip
 
@@ -108,7 +108,7 @@ class EngineWorld:
         if host is not None and host.engine.solo is None and not host.node.paused:
             self.world.sometimes["a policy is asked for"] += 1
             host.wake()
-            host.engine.change_policy(_law(change.policy))
+            host.engine.change_policy(_policy_numbered(change.policy))
             host.poke()
 
     # ---- the end
@@ -155,8 +155,8 @@ class EngineWorld:
 
 
 @cache
-def _law(policy: int) -> CompiledPolicy:
-    return law_of(ALL[policy])
+def _policy_numbered(number: int) -> CompiledPolicy:
+    return policy_of(ALL[number])
 
 
 def play(plan: EnginePlan, listener: FrameListener | None = None) -> RunResult:

@@ -53,7 +53,7 @@ def status_of(node: Node) -> dict[str, object]:
 def _in_force(engine: Engine) -> list[str]:
     """The constraints by which the engine decides now, in canonical form."""
     machine = engine.machine
-    return [machine.law.model.constraints[number].text for number in machine.scheduler.bound.in_force]
+    return [machine.policy.model.constraints[number].text for number in machine.scheduler.bound.in_force]
 
 
 def missing_of(node: Node) -> str:

@@ -165,7 +165,7 @@ class ClusterMembership:
 
     def follow_policy(self) -> None:
         """Admit only members that can read the language version of the cluster's policy."""
-        self.group.need(self._driver.engine.replicated.law.language)
+        self.group.need(self._driver.engine.replicated.policy.language)
 
     async def leave(self) -> None:
         await self.replica.leave(LEAVE_S)

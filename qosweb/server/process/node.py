@@ -77,12 +77,12 @@ class Node:
             self.tls = TlsFiles(settings.tls_cert, settings.tls_key)
         self.log = _log_file(settings)
         self._loop = asyncio.get_running_loop()
-        law = self._law()
-        self._spec_text = None if law is None else law.text  # of the specification's file, as it was last read
+        policy = self._read_policy()
+        self._spec_text = None if policy is None else policy.text  # of the specification's file, as it was last read
         self.admission = AdmissionControl(
             self._loop,
             self.clock,
-            law,
+            policy,
             name=self.name,
             capacity_bps=settings.capacity,
             paces=settings.capacity is not None,
@@ -173,20 +173,20 @@ class Node:
         invalid.
         """
         root = _root(self.settings.root)  # a symbolic link may point to another release now
-        law = self._law()
-        has_changed = law is not None and law.text != self._spec_text
-        is_new = has_changed and law is not None and law.text != self.admission.accounts.classifier.text
+        policy = self._read_policy()
+        has_changed = policy is not None and policy.text != self._spec_text
+        is_new = has_changed and policy is not None and policy.text != self.admission.accounts.classifier.text
         if is_new:
             self._check_may_change_policy()
         if self.tls is not None:
             self.tls.reload()
         self.store.start_over(root)
         self._context.plain_heads.forget()
-        if self.settings.spec is None or law is None:
+        if self.settings.spec is None or policy is None:
             return "unchanged, as there is no --spec"
         if is_new:
-            self.change_policy(law)
-        self._spec_text = law.text
+            self.change_policy(policy)
+        self._spec_text = policy.text
         if is_new:
             return f"changed to {self.settings.spec}"
         if has_changed:
@@ -195,15 +195,15 @@ class Node:
 
     # ---- policy
 
-    def change_policy(self, law: CompiledPolicy) -> None:
+    def change_policy(self, policy: CompiledPolicy) -> None:
         """Change the policy of the whole cluster, at one position of its order. Raises UsageError if impossible."""
         self._check_may_change_policy()
-        size = len(law.text.encode()) + len(law.packed)
+        size = len(policy.text.encode()) + len(policy.packed)
         if self.membership is not None and size > POLICY_LEN_MAX:
             raise UsageError(
                 f"the policy has {size:,} bytes with its model; a cluster allows at most {POLICY_LEN_MAX:,}"
             )
-        self.admission.change_policy(law)
+        self.admission.change_policy(policy)
 
     def _check_may_change_policy(self) -> None:
         engine = self.admission.engine
@@ -217,21 +217,21 @@ class Node:
         """
         if self.admission.engine is None:
             raise UsageError("this node was started without a specification: start it with --spec FILE")
-        law = CompiledPolicy.of_model(specification.source.text, specification.require_model())
-        return await self._change_policy_within(law, within_s)
+        policy = CompiledPolicy.of_model(specification.source.text, specification.require_model())
+        return await self._change_policy_within(policy, within_s)
 
-    async def _change_policy_within(self, law: CompiledPolicy, within_s: float) -> int | None:
+    async def _change_policy_within(self, policy: CompiledPolicy, within_s: float) -> int | None:
         waiter = self._policy_waits.setdefault(
-            law.text, self._loop.create_future()
+            policy.text, self._loop.create_future()
         )  # two callers may set the same policy
         try:
-            self.change_policy(law)
+            self.change_policy(policy)
             async with asyncio.timeout(within_s):
                 return await asyncio.shield(waiter)
         finally:
-            self._policy_waits.pop(law.text, None)
+            self._policy_waits.pop(policy.text, None)
 
-    def policy_changed(self, position: int, law: CompiledPolicy) -> None:
+    def policy_changed(self, position: int, policy: CompiledPolicy) -> None:
         """A new policy is in force (`EngineListener`)."""
         self._context.plain_heads.forget()
         if self.membership is not None:
@@ -239,7 +239,7 @@ class Node:
         index = position if self.membership is not None and position >= 0 else None
         self.recorder.policy_changed(index)
         self.connections.renew_log_parts()
-        waiter = self._policy_waits.get(law.text)
+        waiter = self._policy_waits.get(policy.text)
         if waiter is not None and not waiter.done():
             waiter.set_result(index)
 
@@ -293,7 +293,7 @@ class Node:
             return
         self._url = settings.public_url or url
         if settings.is_member:
-            law = engine.machine.law
+            policy = engine.machine.policy
             self.membership = await ClusterMembership.begin(settings, self.name, driver, self.primary_changed)
             addresses = " ".join(self.membership.group.addresses)
             what = "founding" if settings.bootstrap else "joining"
@@ -302,16 +302,16 @@ class Node:
             self.admission.accounts.change_scope(is_local=self.primary is None)
             self.admission.open_redirects(self.membership.replica.options.key, self.recorder.next_rid)
             if settings.bootstrap and engine.replicated.generation == 0:
-                await self._found(law)
+                await self._found(policy)
         self._report_capacity()
 
-    async def _found(self, law: CompiledPolicy) -> None:
+    async def _found(self, policy: CompiledPolicy) -> None:
         """Put the founder's policy in force, as the first of the new cluster."""
         assert self.membership is not None
         try:
             async with asyncio.timeout(FOUNDING_S):
                 await self._has_primary.wait()
-            await self._change_policy_within(law, FOUNDING_S)
+            await self._change_policy_within(policy, FOUNDING_S)
         except TimeoutError:
             raise UsageError(f"the cluster was not founded within {FOUNDING_S:g} s") from None
 
@@ -374,7 +374,7 @@ class Node:
         self.faults += 1
         log_message(f"internal error: {type(error).__name__} at {place_of(error)}: {error}; the connection was closed")
 
-    def _law(self) -> CompiledPolicy | None:
+    def _read_policy(self) -> CompiledPolicy | None:
         """The policy in the specification file; None if no engine is needed: no file, no capacity, no cluster."""
         if self.settings.spec is None:
             return CompiledPolicy.empty() if self.settings.is_member or self.settings.capacity is not None else None

@@ -7,13 +7,13 @@ from qosweb.engine.replicated.buckets import REQUEST
 from qosweb.engine.replicated.entries import PolicyText
 from qosweb.webqos import Environment
 from qosweb.webqos.values import PPM
-from tests.engine.driver import Cluster, law_of
+from tests.engine.driver import Cluster, policy_of
 from tests.support.contradictions import UNSEEN
 
 
 def bound(text: str, **what: int) -> tuple[BoundPolicy, list[str]]:
-    law = law_of(text)
-    return law.bind(Environment(**what)), law.names  # type: ignore[arg-type]
+    policy = policy_of(text)
+    return policy.bind(Environment(**what)), policy.names  # type: ignore[arg-type]
 
 
 def test_channel_rate_is_the_class_setting_or_the_global_one() -> None:
@@ -83,11 +83,11 @@ def test_first_constraint_wins_in_a_contradiction() -> None:
 
 
 def test_undetected_contradiction_stops_no_replica() -> None:
-    law = law_of(UNSEEN)
+    policy = policy_of(UNSEEN)
     cluster = Cluster("", "ab")
-    cluster.tell("a", policy=PolicyText(law.text, law.packed))
-    of_all = range(len(law.model.page_sets))
+    cluster.tell("a", policy=PolicyText(policy.text, policy.packed))
+    of_all = range(len(policy.model.page_sets))
     cluster.tell("a", 500, accessed=[(page_set, 400) for page_set in of_all])
-    cluster.tell("b", 1000, submitted=[(number, number % len(law.names), 30_000) for number in range(1, 200)])
+    cluster.tell("b", 1000, submitted=[(number, number % len(policy.names), 30_000) for number in range(1, 200)])
     terms = cluster.machine.scheduler.bound.terms[cluster.number("/a/*+/*/b")]
     assert terms.lifetime_ms == 1000

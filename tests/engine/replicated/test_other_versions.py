@@ -11,18 +11,18 @@ from qosweb.engine.replicated.effects import EntryRejected
 from qosweb.engine.replicated.entries import NodeBatch, NodeReport, PolicyText
 from qosweb.engine.replicated.state_machine import QosStateMachine
 from qosweb.webqos.model.model import LANGUAGE
-from tests.engine.driver import Cluster, law_of
+from tests.engine.driver import Cluster, policy_of
 
 A = ProcessId("a")
 LATER = LANGUAGE + 1
-LAW = law_of("</x>.server_resource = 50%\n")
+POLICY = policy_of("</x>.server_resource = 50%\n")
 OTHER_FORMAT = bytes([entries.FORMAT + 1]) + entries.encode(NodeBatch(10**9, 1))[1:]
 
 
 def founded() -> Cluster:
     """With a policy of its own."""
     cluster = Cluster("", "ab")
-    cluster.tell("a", policy=PolicyText(LAW.text, LAW.packed))
+    cluster.tell("a", policy=PolicyText(POLICY.text, POLICY.packed))
     return cluster
 
 
@@ -52,9 +52,9 @@ def test_unreadable_first_entry_is_fatal() -> None:
 def test_policy_unreadable_to_a_member_is_rejected() -> None:
     cluster = founded()
     cluster.tell("a", report=NodeReport(1_000_000, 0, 0, "", LATER))  # b is not that far
-    before = cluster.machine.law
+    before = cluster.machine.policy
     cluster.tell("a", policy=PolicyText("later", b"whatever that is", LATER))
-    assert cluster.machine.law is before
+    assert cluster.machine.policy is before
     assert [(one.text, one.because) for one in refusals(cluster)] == [
         ("later", f"it is in language {LATER}, but b reads up to {LANGUAGE}")
     ]
@@ -64,7 +64,7 @@ def test_policy_without_a_valid_model_is_rejected() -> None:
     cluster = founded()
     cluster.tell("b", policy=PolicyText("none", b"\xc1"))
     assert [one.text for one in refusals(cluster)] == ["none"]
-    assert cluster.machine.law.text == LAW.text
+    assert cluster.machine.policy.text == POLICY.text
 
 
 def test_unreported_member_stops_at_an_unreadable_policy() -> None:

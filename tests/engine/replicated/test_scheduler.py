@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from qosweb.engine.replicated.effects import Granted
 from qosweb.engine.replicated.entries import UNUSED, PolicyText
 from qosweb.webqos.values import PPM
-from tests.engine.driver import Cluster, law_of
+from tests.engine.driver import Cluster, policy_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -165,8 +165,8 @@ def test_shares_that_change_hold_from_then_on() -> None:
     line.wait("/b", [LONG] * 300)
     got = Counter(name for name, _ in line.rounds(100))
     assert abs(got["/a"] - 25) <= 1
-    law = law_of(CHANNEL + "</a>.server_resource = 60%\n</b>.server_resource = 40%\n")
-    line.tell("a", policy=PolicyText(law.text, law.packed))
+    policy = policy_of(CHANNEL + "</a>.server_resource = 60%\n</b>.server_resource = 40%\n")
+    line.tell("a", policy=PolicyText(policy.text, policy.packed))
     got = Counter(name for name, _ in line.rounds(100))
     assert abs(got["/a"] - 60) <= 1
 

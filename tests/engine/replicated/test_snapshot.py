@@ -13,7 +13,7 @@ from qosweb.engine.replicated import entries
 from qosweb.engine.replicated.entries import UNUSED, NodeBatch, NodeReport, NodeRestatement, PolicyText
 from qosweb.engine.replicated.invariants import violated_invariants
 from qosweb.engine.replicated.state_machine import QosStateMachine
-from qosweb.engine.sim.policies import POLICIES, law_of
+from qosweb.engine.sim.policies import POLICIES, policy_of
 
 if TYPE_CHECKING:
     from qosweb.engine.replicated.effects import Effect
@@ -24,7 +24,7 @@ QUICK = settings(  # without shrinking, which takes minutes
     phases=(Phase.explicit, Phase.reuse, Phase.generate),
     suppress_health_check=(HealthCheck.too_slow, HealthCheck.data_too_large),
 )
-LAWS = [law_of(text) for text in POLICIES]
+COMPILED = [policy_of(text) for text in POLICIES]
 
 numbers = st.integers(1, 25)
 classes = st.integers(0, 5)
@@ -35,7 +35,7 @@ batches = st.builds(
     NodeBatch,
     at_ms=st.integers(0, 5_000),
     generation=st.integers(0, 4),
-    policy=st.none() | st.none() | st.sampled_from([PolicyText(law.text, law.packed) for law in LAWS]),
+    policy=st.none() | st.none() | st.sampled_from([PolicyText(policy.text, policy.packed) for policy in COMPILED]),
     report=st.none()
     | st.builds(NodeReport, st.integers(0, 600_000), st.integers(0, 10**6), st.integers(0, 10**8), st.just("u")),
     restated=st.none()
@@ -87,7 +87,7 @@ def with_unique_numbers(sequence: list[Step]) -> list[Step]:
 class Replica:
     def __init__(self) -> None:
         self.effects: list[Effect] = []
-        self.machine = QosStateMachine(NODES[0], LAWS[0], self.effects.append)
+        self.machine = QosStateMachine(NODES[0], COMPILED[0], self.effects.append)
         self.position = 0
         self.step(set(NODES))
 

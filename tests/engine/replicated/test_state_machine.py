@@ -8,7 +8,7 @@ from typing import Any
 from qosweb.engine.replicated import entries
 from qosweb.engine.replicated.effects import Granted, Reserved
 from qosweb.engine.replicated.entries import UNUSED, NodeReport, NodeRestatement, PolicyText
-from tests.engine.driver import Cluster, law_of
+from tests.engine.driver import Cluster, policy_of
 
 SPEC = """\
 set lifetime = 500ms
@@ -161,9 +161,9 @@ def test_returning_member_restates_its_requests() -> None:
 def test_policy_change_keeps_waiting_requests_by_class_name() -> None:
     cluster = full(channels=1)
     cluster.tell("a", submitted=[(10, cluster.number("/a"), PAGE), (11, cluster.number("/b"), PAGE)])
-    law = law_of("</x>.server_resource > 1%\n</b>.server_resource = 50%\n")
-    cluster.tell("a", policy=PolicyText(law.text, law.packed))
-    assert cluster.machine.names_now() == law.names
+    policy = policy_of("</x>.server_resource > 1%\n</b>.server_resource = 50%\n")
+    cluster.tell("a", policy=PolicyText(policy.text, policy.packed))
+    assert cluster.machine.names_now() == policy.names
     waiting = {one.name: one.waiting for one in cluster.machine.classes}
     assert waiting == {"/x": 0, "/b": 1, "default": 1}
 
@@ -171,8 +171,8 @@ def test_policy_change_keeps_waiting_requests_by_class_name() -> None:
 def test_numbers_of_an_earlier_policy_still_mean_the_same_classes() -> None:
     cluster = full(channels=1)
     b = cluster.number("/b")
-    law = law_of("</b>.server_resource = 50%\n")
-    cluster.tell("a", policy=PolicyText(law.text, law.packed))
+    policy = policy_of("</b>.server_resource = 50%\n")
+    cluster.tell("a", policy=PolicyText(policy.text, policy.packed))
     late = entries.NodeBatch(0, cluster.machine.generation - 1, submitted=[(20, b, PAGE), (21, 99, PAGE)])
     cluster.machine.apply(cluster.position + 1, cluster.pids["a"], entries.encode(late))
     cluster.check()

@@ -14,7 +14,7 @@ from qosweb.engine.sim.mutant_catalogue import MUTANTS
 from qosweb.engine.sim.plan import make_plan
 from qosweb.engine.sim.run import play
 from tests.engine import test_engine
-from tests.engine.local import test_admission, test_batch_timing
+from tests.engine.local import test_batch_timing, test_local_queue
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -35,7 +35,7 @@ SHOWN_BY: dict[str, int] = {
     "cancellations are not sent": 5,
 }
 NOTICED_BY: dict[str, Callable[[], None]] = {
-    "expired requests start": test_admission.test_grant_after_the_lifetime_does_not_start,
+    "expired requests start": test_local_queue.test_grant_after_the_lifetime_does_not_start,
     "void grants are accepted": test_engine.test_grant_from_before_a_restatement_is_void,
     "request numbers restart at one": test_engine.test_request_numbers_are_not_reused_after_a_restart,
     "counts of lost batches are dropped": test_engine.test_lost_batch_keeps_the_class_numbers_of_its_policy,

@@ -1,8 +1,8 @@
-"""Requests of one node: starts, queues, denies or redirects each of them.
+"""Local queue: starts, queues, denies or redirects each request of one node.
 
 A request starts at once if the pipe has room, no request waits, and no bound of its class is always enforced. The other
-nodes learn of it later, in a batch. Any other request is submitted to the queue and waits for a grant, its deadline, or
-its client's disconnection. The node's own clock enforces the deadline, whatever the group does.
+nodes learn of it later, in a batch. Any other request is submitted to the cluster's queue and waits for a grant, its
+deadline, or its client's disconnection. The node's own clock enforces the deadline, whatever the group does.
 No clock and no sockets: times are arguments, decisions are callbacks, and the engine asks for batches.
 Invariant: each request gets exactly one decision, and its channel is released exactly once.
 Above: the node.  Below: the state machine, through its effects and read-only access.
@@ -40,8 +40,8 @@ SLACK_MS = 50  # half of the time in which an empty token bucket fills
 READY_FEW = 4  # fewer ready requests may all start at the same moment
 
 
-class Admission:
-    """Admission control of one node. `capacity_bps` is its own pipe's; `machine` is the state machine that decides now.
+class LocalQueue:
+    """The requests of one node. `capacity_bps` is its own pipe's; `machine` is the state machine that decides now.
 
     Request numbers start after `numbers`. No number may be used twice, not even after a restart of the node.
     """
@@ -256,7 +256,7 @@ class Admission:
     def _over_bound(self, at: int, who: str, retry_s: int) -> Deny:
         """A denial because of a bound that is always enforced."""
         rule = self.machine.scheduler.bound.rules[at]
-        text = self.machine.law.model.constraints[rule.constraint].text
+        text = self.machine.policy.model.constraints[rule.constraint].text
         reason = r.CLIENT_BOUND if rule.of_client else r.OVER_BOUND
         return Deny(reason, f"{who} over a bound ({text}).", retry_s, is_of_client=rule.of_client)
 

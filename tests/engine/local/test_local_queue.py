@@ -1,4 +1,4 @@
-"""Admission control: each request gets exactly one decision, and its channel is released exactly once.
+"""Local queue: each request gets exactly one decision, and its channel is released exactly once.
 
 A node with a real engine, and a second node that only provides its pipe. A stateful test lets requests arrive, wait, be
 granted, redirected, expire, be cancelled and end in any order, alone and in a primary view, under changing policies.
@@ -15,14 +15,14 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from cluster.names import ProcessId, make_view
 from qosweb.engine.engine import QUIET_MS, Engine
-from qosweb.engine.local import admission as module
 from qosweb.engine.local import expected_redirects
+from qosweb.engine.local import local_queue as module
 from qosweb.engine.local.expected_redirects import VISIT_MS
 from qosweb.engine.local.requests import Decision, Deny, GoTo, Phase, Request, Start
 from qosweb.engine.replicated import entries
 from qosweb.engine.replicated.entries import NodeBatch, NodeReport
 from qosweb.engine.replicated.invariants import violated_invariants
-from qosweb.engine.sim.policies import CHANNEL_BPS, POLICIES, law_of
+from qosweb.engine.sim.policies import CHANNEL_BPS, POLICIES, policy_of
 
 if TYPE_CHECKING:
     import pytest
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from qosweb.engine.replicated.effects import EntryRejected, Reported
 
 A, B = ProcessId("a"), ProcessId("b")
-LAWS = [law_of(text) for text in POLICIES]
+COMPILED = [policy_of(text) for text in POLICIES]
 PAGE = 16_384
 
 
@@ -42,7 +42,7 @@ class Ear:
     def __init__(self) -> None:
         self.refusals: list[EntryRejected] = []
 
-    def policy_changed(self, position: int, law: CompiledPolicy) -> None: ...
+    def policy_changed(self, position: int, policy: CompiledPolicy) -> None: ...
     def viewed(self, position: int, view: View) -> None: ...
     def reported(self, effect: Reported) -> None: ...
 
@@ -62,15 +62,15 @@ class Fate:
 class Bench:
     """Node a, its order, and b of which there is only the pipe."""
 
-    def __init__(self, law: CompiledPolicy = LAWS[0], channels: int = 2) -> None:
-        self.engine = Engine(A, law, Ear(), is_member=True)
+    def __init__(self, policy: CompiledPolicy = COMPILED[0], channels: int = 2) -> None:
+        self.engine = Engine(A, policy, Ear(), is_member=True)
         self.engine.report_capacity(NodeReport(channels * CHANNEL_BPS, 0, 0, "http://a"))
         self.position = self.epoch = self.now_ms = 0
         self.flights: list[tuple[bytes, NodeBatch]] = []  # on their way
 
     @property
-    def admission(self) -> module.Admission:
-        return self.engine.admission
+    def local_queue(self) -> module.LocalQueue:
+        return self.engine.local_queue
 
     def apply(self, origin: ProcessId, body: bytes) -> None:
         self.position += 1
@@ -119,11 +119,11 @@ class Bench:
 
     def ask(self, class_number: int = 0, cost: int = PAGE) -> Fate:
         fate = Fate()
-        fate.request = self.admission.start_at_once(class_number, cost)
+        fate.request = self.local_queue.start_at_once(class_number, cost)
         if fate.request is not None:
             fate(Start(fate.request.rate_bps))
             return fate
-        answer = self.admission.submit(class_number, cost, self.now_ms, fate)
+        answer = self.local_queue.submit(class_number, cost, self.now_ms, fate)
         if isinstance(answer, Deny):
             fate(answer)
         else:
@@ -132,14 +132,14 @@ class Bench:
 
 
 class Life(RuleBasedStateMachine):
-    @initialize(law=st.sampled_from(LAWS), channels=st.integers(1, 3))
-    def begin(self, law: CompiledPolicy, channels: int) -> None:
-        self.bench = Bench(law, channels)
+    @initialize(policy=st.sampled_from(COMPILED), channels=st.integers(1, 3))
+    def begin(self, policy: CompiledPolicy, channels: int) -> None:
+        self.bench = Bench(policy, channels)
         self.fates: list[Fate] = []
         self.visitors: list[Fate] = []
         self.others = 0
         self.bench.join(A, B)
-        self.bench.engine.change_policy(law)
+        self.bench.engine.change_policy(policy)
         self.settle()
         self.bench.of_b(report=NodeReport(channels * CHANNEL_BPS, 0, 0, "http://b"))
 
@@ -160,8 +160,8 @@ class Life(RuleBasedStateMachine):
         running = [one.request for one in self.live() if one.request and one.request.phase is Phase.RUNNING]
         if running:
             request = running[which % len(running)]
-            self.bench.admission.finish(request, cost)
-            self.bench.admission.finish(request, cost)  # a second time is nothing
+            self.bench.local_queue.finish(request, cost)
+            self.bench.local_queue.finish(request, cost)  # a second time is nothing
             self.bench.turn()
 
     @rule(which=st.integers(0, 99), cost=st.sampled_from([0, PAGE, 100 * PAGE]))
@@ -170,7 +170,7 @@ class Life(RuleBasedStateMachine):
         if live:
             request = live[which % len(live)].request
             assert request is not None
-            self.bench.admission.resize(request, cost)
+            self.bench.local_queue.resize(request, cost)
             self.bench.turn()
 
     @rule(which=st.integers(0, 99))
@@ -179,8 +179,8 @@ class Life(RuleBasedStateMachine):
         if live:
             request = live[which % len(live)].request
             assert request is not None
-            self.bench.admission.cancel(request)
-            self.bench.admission.cancel(request)
+            self.bench.local_queue.cancel(request)
+            self.bench.local_queue.cancel(request)
             self.bench.turn()
 
     @rule(ms=st.sampled_from([1, 20, 100, 700, VISIT_MS]))
@@ -195,7 +195,7 @@ class Life(RuleBasedStateMachine):
     def lose(self) -> None:
         self.bench.lose()
 
-    @rule(which=st.sampled_from(LAWS))
+    @rule(which=st.sampled_from(COMPILED))
     def change_policy(self, which: CompiledPolicy) -> None:
         if self.bench.engine.solo is None:
             self.bench.engine.change_policy(which)
@@ -239,12 +239,12 @@ class Life(RuleBasedStateMachine):
             self.bench.of_b(finished=own, visited=visits)
             self.bench.turn()
 
-    @precondition(lambda self: self.bench.admission.expected)
+    @precondition(lambda self: self.bench.local_queue.expected)
     @rule(which=st.integers(0, 99))
     def visit(self, which: int) -> None:
-        expected = self.bench.admission.expected
+        expected = self.bench.local_queue.expected
         fate = Fate()
-        fate.request = self.bench.admission.visit(*expected[which % len(expected)], 0, PAGE, fate)
+        fate.request = self.bench.local_queue.visit(*expected[which % len(expected)], 0, PAGE, fate)
         self.visitors.append(fate)
         self.bench.turn()
 
@@ -260,7 +260,7 @@ class Life(RuleBasedStateMachine):
             if one.decisions and isinstance(one.decisions[0], GoTo | Deny) and one.request is not None:
                 assert one.request.phase is Phase.OVER
         running = [one.request for one in self.live() if one.request and one.request.phase is Phase.RUNNING]
-        assert self.bench.admission.used_bps == sum(request.rate_bps for request in running)
+        assert self.bench.local_queue.used_bps == sum(request.rate_bps for request in running)
 
     def teardown(self) -> None:
         """Everything ends: nothing is left in the node, and nothing of it in the machine."""
@@ -272,14 +272,14 @@ class Life(RuleBasedStateMachine):
         for _ in range(20 + self.others):  # each time at least one of b's requests ends
             for one in self.live():
                 assert one.request is not None
-                bench.admission.cancel(one.request)
+                bench.local_queue.cancel(one.request)
             self.settle()
             bench.later(VISIT_MS + 1)
             self.settle()
             self.others_end()
-        assert bench.admission.requests == []
-        assert bench.admission.expected == []
-        assert bench.admission.used_bps == 0
+        assert bench.local_queue.requests == []
+        assert bench.local_queue.expected == []
+        assert bench.local_queue.used_bps == 0
         assert not [key for pipe in bench.engine.replicated.pipes.values() for key in pipe.channels]
         assert not any(one.waiting for one in bench.engine.replicated.classes)
         self.totals_add_up()
@@ -309,8 +309,8 @@ Life.TestCase.settings = settings(
 TestLife = Life.TestCase
 
 
-def alone(law: CompiledPolicy = LAWS[0], channels: int = 1) -> Bench:
-    bench = Bench(law, channels)
+def alone(policy: CompiledPolicy = COMPILED[0], channels: int = 1) -> Bench:
+    bench = Bench(policy, channels)
     bench.turn()
     return bench
 
@@ -322,7 +322,7 @@ def test_requests_start_at_once_while_there_is_room() -> None:
     assert second.decisions == []
     bench.turn()
     assert first.request is not None
-    bench.admission.finish(first.request, PAGE)
+    bench.local_queue.finish(first.request, PAGE)
     bench.turn()
     assert isinstance(second.decisions[0], Start)
 
@@ -331,7 +331,7 @@ def test_cost_known_before_the_batch_is_sent_directly() -> None:
     bench = alone()
     fate = bench.ask(0, 100)
     assert fate.request is not None
-    bench.admission.resize(fate.request, 10 * PAGE)
+    bench.local_queue.resize(fate.request, 10 * PAGE)
     bench.later(QUIET_MS)
     machine = bench.engine.machine
     assert [(key[1], one.cost) for key, one in machine.pipes[A].channels.items()] == [(1, 10 * PAGE)]
@@ -342,17 +342,17 @@ def test_long_request_is_not_granted_ahead() -> None:
     """Told to cost little, its channel would be free again soon."""
     granted = []
     for is_resized in (False, True):
-        bench = alone(law_of("set lifetime = 100s\n"))
+        bench = alone(policy_of("set lifetime = 100s\n"))
         first = bench.ask(0, 100)
         assert first.request is not None
         bench.later(QUIET_MS)
         if is_resized:
-            bench.admission.resize(first.request, 100 * PAGE)
+            bench.local_queue.resize(first.request, 100 * PAGE)
         second = bench.ask(0, 100)
         bench.turn()
         assert second.request is not None
         granted.append(second.request.phase)
-        bench.admission.finish(first.request, 90 * PAGE)
+        bench.local_queue.finish(first.request, 90 * PAGE)
         for _ in range(3):
             bench.later(QUIET_MS)
         assert second.request.phase is Phase.RUNNING
@@ -363,9 +363,9 @@ def test_long_request_is_not_granted_ahead() -> None:
 
 
 def test_lifetime_is_enforced_by_the_local_clock() -> None:
-    bench = Bench(LAWS[0], 1)
+    bench = Bench(COMPILED[0], 1)
     bench.join(A, B)
-    bench.engine.change_policy(LAWS[0])
+    bench.engine.change_policy(COMPILED[0])
     bench.turn()
     bench.land()
     bench.ask(0)
@@ -380,16 +380,16 @@ def test_lifetime_is_enforced_by_the_local_clock() -> None:
 
 def test_grant_after_the_lifetime_does_not_start() -> None:
     """A node that stood still gets the grant before it looks at its clock."""
-    bench = Bench(LAWS[0], 1)
+    bench = Bench(COMPILED[0], 1)
     bench.join(A, B)
-    bench.engine.change_policy(LAWS[0])
+    bench.engine.change_policy(COMPILED[0])
     bench.turn()
     bench.land()
     first, second = bench.ask(0), bench.ask(0)
     bench.turn()
     bench.land()
     assert first.request is not None
-    bench.admission.finish(first.request, PAGE)
+    bench.local_queue.finish(first.request, PAGE)
     bench.turn()
     bench.now_ms += 5_000
     bench.engine.now_ms = bench.now_ms
@@ -410,7 +410,7 @@ def test_request_that_would_expire_is_denied_on_arrival() -> None:
 
 
 def test_a_class_whose_bucket_was_emptied_is_not_denied_for_ever() -> None:
-    bench = alone(law_of("set lifetime = 300ms\n</few>.num_bytes < 10KB/s\n"), channels=50)
+    bench = alone(policy_of("set lifetime = 300ms\n</few>.num_bytes < 10KB/s\n"), channels=50)
     bench.later(10)
     first = bench.ask(0, 100_000)  # ten seconds worth of tokens
     bench.turn()
@@ -425,19 +425,21 @@ def test_a_class_whose_bucket_was_emptied_is_not_denied_for_ever() -> None:
 
 def test_requests_waiting_for_tokens_do_not_block_others() -> None:
     bench = alone(
-        law_of("set lifetime = 10s\nset channel = 16KB in 160ms\n</few>.num_requests < 1\n</b>.server_resource > 1%\n"),
+        policy_of(
+            "set lifetime = 10s\nset channel = 16KB in 160ms\n</few>.num_requests < 1\n</b>.server_resource > 1%\n"
+        ),
         8,
     )
     for _ in range(3):
         bench.ask(0, 100)
     bench.turn()
     assert bench.engine.machine.classes[0].waiting == 2
-    assert bench.admission.start_at_once(1, 100) is not None
+    assert bench.local_queue.start_at_once(1, 100) is not None
 
 
 def test_a_full_queue_denies(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "WAITING_MAX", 2)
-    bench = alone(law_of("set lifetime = 100s\n"))
+    bench = alone(policy_of("set lifetime = 100s\n"))
     fates = [bench.ask() for _ in range(5)]
     assert [one.decisions[0].reason for one in fates[3:] if isinstance(one.decisions[0], Deny)] == ["queue_full"] * 2
 
@@ -445,7 +447,7 @@ def test_a_full_queue_denies(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_always_available_requests_have_a_larger_queue_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "WAITING_MAX", 2)
     monkeypatch.setattr(module, "ALWAYS_MAX", 3)
-    bench = alone(law_of("set lifetime = 100s\n</now>.available = always\n"))
+    bench = alone(policy_of("set lifetime = 100s\n</now>.available = always\n"))
     now, default = (bench.engine.machine.names_now().index(name) for name in ("/now", "default"))
     for _ in range(9):
         bench.ask(default)
@@ -457,13 +459,13 @@ def test_always_available_requests_have_a_larger_queue_limit(monkeypatch: pytest
 
 def test_reservations_beyond_the_limit_are_released(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(expected_redirects, "VISITS_MAX", 1)
-    bench = Bench(LAWS[0], 3)
+    bench = Bench(COMPILED[0], 3)
     bench.join(A, B)
-    bench.engine.change_policy(LAWS[0])
+    bench.engine.change_policy(COMPILED[0])
     bench.turn()
     bench.land()
     bench.of_b(submitted=[(number, 0, 10 * PAGE) for number in (1, 2, 3)])
-    assert len(bench.admission.expected) == 1
+    assert len(bench.local_queue.expected) == 1
     bench.later(QUIET_MS)
     bench.land()
     held = [key for key in bench.engine.replicated.pipes[A].channels if key[0] == B]
@@ -471,22 +473,22 @@ def test_reservations_beyond_the_limit_are_released(monkeypatch: pytest.MonkeyPa
 
 
 def test_old_deadlines_do_not_pile_up() -> None:
-    bench = alone(law_of("set lifetime = 1h\n"), channels=1)
+    bench = alone(policy_of("set lifetime = 1h\n"), channels=1)
     bench.ask()
     for _ in range(3 * module.DEADLINES_OLD_MAX):
         fate = bench.ask()
         assert fate.request is not None
-        bench.admission.cancel(fate.request)
+        bench.local_queue.cancel(fate.request)
         if bench.position % 7 == 0:
             bench.ask()  # one that stays at the head would keep the others behind it
         bench.position += 1
-        bench.admission.next_deadline_ms()
-    assert len(bench.admission._deadlines) <= 2 * len(bench.admission.requests) + module.DEADLINES_OLD_MAX + 1
+        bench.local_queue.next_deadline_ms()
+    assert len(bench.local_queue._deadlines) <= 2 * len(bench.local_queue.requests) + module.DEADLINES_OLD_MAX + 1
 
 
 def test_draining_node_denies_requests_that_would_wait() -> None:
     bench = alone()
-    bench.admission.is_draining = True
+    bench.local_queue.is_draining = True
     fate = bench.ask()
     assert isinstance(fate.decisions[0], Deny)
     assert fate.decisions[0].reason == "draining"
@@ -494,14 +496,14 @@ def test_draining_node_denies_requests_that_would_wait() -> None:
 
 def visited(lifetime: str = "9s") -> Bench:
     """A node of one channel that expects request 1 of B."""
-    law = law_of(f"set lifetime = {lifetime}\nset channel = 16KB in 64ms\n")
-    bench = Bench(law, 1)
+    policy = policy_of(f"set lifetime = {lifetime}\nset channel = 16KB in 64ms\n")
+    bench = Bench(policy, 1)
     bench.join(A, B)
-    bench.engine.change_policy(law)
+    bench.engine.change_policy(policy)
     bench.turn()
     bench.land()
     bench.of_b(submitted=[(1, 0, PAGE)])
-    assert bench.admission.expected == [(B, 1)]
+    assert bench.local_queue.expected == [(B, 1)]
     return bench
 
 
@@ -510,16 +512,16 @@ def test_late_redirected_client_loses_its_channel() -> None:
     bench.later(VISIT_MS)
     bench.land()
     assert (B, 1) not in bench.engine.replicated.pipes[A].channels
-    assert bench.admission.visit(B, 1, 0, PAGE, Fate()) is None
+    assert bench.local_queue.visit(B, 1, 0, PAGE, Fate()) is None
     bench.later(expected_redirects.MISSED_MS)
-    assert not bench.admission._redirects._missed
+    assert not bench.local_queue._redirects._missed
 
 
 def test_redirected_client_waits_at_most_its_lifetime() -> None:
     bench = visited("500ms")
     fate, other = Fate(), Fate()
-    assert bench.admission.visit(B, 7, 0, PAGE, other) is not None  # faster than the word of its coming
-    fate.request = bench.admission.visit(B, 1, 0, PAGE, fate)
+    assert bench.local_queue.visit(B, 7, 0, PAGE, other) is not None  # faster than the word of its coming
+    fate.request = bench.local_queue.visit(B, 1, 0, PAGE, fate)
     assert isinstance(other.decisions[0], Start)
     assert not fate.decisions
     bench.later(499)
@@ -532,8 +534,8 @@ def test_redirected_client_waits_at_most_its_lifetime() -> None:
 def test_redirected_client_keeps_its_remaining_lifetime() -> None:
     bench = visited("500ms")
     fate = Fate()
-    assert bench.admission.visit(B, 7, 0, PAGE, Fate()) is not None
-    fate.request = bench.admission.visit(B, 1, 0, PAGE, fate, 120)
+    assert bench.local_queue.visit(B, 7, 0, PAGE, Fate()) is not None
+    fate.request = bench.local_queue.visit(B, 1, 0, PAGE, fate, 120)
     bench.later(119)
     assert not fate.decisions
     bench.later(1)
@@ -542,7 +544,7 @@ def test_redirected_client_keeps_its_remaining_lifetime() -> None:
 
 def test_redirect_carries_the_remaining_lifetime() -> None:
     bench = visited("500ms")
-    bench.admission.visit(B, 1, 0, PAGE, Fate())
+    bench.local_queue.visit(B, 1, 0, PAGE, Fate())
     fates = [bench.ask(0) for _ in range(2)]
     bench.turn()
     bench.land()
@@ -551,7 +553,7 @@ def test_redirect_carries_the_remaining_lifetime() -> None:
     assert [one.left_ms for fate in fates for one in fate.decisions if isinstance(one, GoTo)] == [400]
 
 
-THROTTLED = law_of(
+THROTTLED = policy_of(
     "set lifetime = 300ms\nset channel = 1MB in 1s\nclient in 127.0.0.2/32 => </a>.num_requests < 2\n"
     "client in 127.0.0.2/32 => </b>.num_requests < 1000\n</c>.num_requests < 2\n"
 )
@@ -560,7 +562,7 @@ THROTTLED = law_of(
 def throttled_class(bench: Bench, bound: str) -> int:
     """The class with a bound on the client (`2`, `1000`), or on the pages (`c`)."""
     scheduled = bench.engine.machine.scheduler.bound
-    model = bench.engine.machine.law.model
+    model = bench.engine.machine.policy.model
     for number, buckets in enumerate(scheduled.buckets_of):
         if any(f"</{bound}>" in model.constraints[scheduled.rules[at].constraint].text for at in buckets):
             return number
