@@ -36,7 +36,7 @@ BOOK_KEEPER = 0  # the rank of the book-keeper
 
 
 class AdaptiveOrder(ViewOrder):
-    """ATOM_p, with AP_p where p is the book-keeper."""
+    """The order at one member (ATOM_p). At the book-keeper it also redistributes the slots (AP_p)."""
 
     __slots__ = ("announced", "book", "deals", "horizon", "next", "ord_deal", "ord_dist", "own_place", "pending_msgs",
                  "places", "rcvd", "send_deal", "send_dist", "seqno", "settings", "view_id")  # fmt: skip

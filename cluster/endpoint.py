@@ -25,7 +25,7 @@ BLOCKED = "blocked"
 
 
 class Endpoint(VirtualSynchrony):
-    """GCS_p"""
+    """The whole end-point of one process (GCS_p)."""
 
     __slots__ = ("block_status",)
 

@@ -89,7 +89,7 @@ class SenderState:
 
 
 class FifoMulticast:
-    """WV_RFIFO_p"""
+    """Sends in FIFO order and delivers in the view of the send (WV_RFIFO_p)."""
 
     __slots__ = (
         "_again", "_own", "_running", "above", "context", "current_view", "last_sent", "links", "mbrshp_view", "of",

@@ -85,7 +85,7 @@ class Link:
 
 
 class Links:
-    """CO_RFIFO at one process."""
+    """The links of one process to all its peers (CO_RFIFO)."""
 
     __slots__ = ("_ack_at", "_links", "above", "boot", "connected_peers", "context", "detector", "live_set",
                  "membership", "reliable_set", "resent", "settings")  # fmt: skip

@@ -1,4 +1,4 @@
-"""Membership service: decides which processes form the next view, and when.
+"""Membership service: agrees with the other processes on the next view (its members and its id).
 
 Paper: Khazan's thesis, fig. 4.2 (MBRSHP). `mbrshp_view` and `start_change` keep the thesis' names.
 Departs: no servers. All processes know the same graph of who hears whom (rows, gossiped with every heartbeat), compute
@@ -106,7 +106,7 @@ class Membership:
         if self._left:
             return
         self._new_row()
-        if not self._decide():
+        if not self._propose_if_due():
             self._send_heartbeat()
 
     def restarted(self, peer: ProcessId) -> None:
@@ -114,7 +114,7 @@ class Membership:
         self.proposals.pop(peer, None)
         self.detector.pardon(peer)
         if not self._left:
-            self._decide(force=peer in self._present_members())
+            self._propose_if_due(force=peer in self._present_members())
 
     def received(self, peer: ProcessId, proposal: Proposal) -> None:
         if self._left or not _is_plausible(proposal, self.epoch_seen):
@@ -124,13 +124,13 @@ class Membership:
             self.rows.pop(peer, None)
             self._rows_changed = True
             self.detector.shun(peer, inf)
-            self._decide()
+            self._propose_if_due()
             return
         self._learn(proposal)
         self.epoch_seen = max(self.epoch_seen, proposal.epoch)
         self.proposals[peer] = (proposal.epoch, proposal.members)
-        if not self._decide(force=proposal.epoch > self.epoch and peer in self._clique()):
-            self._form()
+        if not self._propose_if_due(force=proposal.epoch > self.epoch and peer in self._clique()):
+            self._form_view()
 
     def leave(self) -> None:
         if self._left:
@@ -144,9 +144,9 @@ class Membership:
         if now >= self._fresh_at:
             self._propose()
         if now >= self._settle_at:
-            self._decide()
+            self._propose_if_due()
         if now >= self._retry_at:
-            self._try_again()
+            self._retry_proposal()
         if now >= self._heartbeat_at:
             self._forget()
             self._send_heartbeat()
@@ -206,7 +206,7 @@ class Membership:
     def _present_members(self) -> tuple[ProcessId, ...]:
         return self.start_change[1] if self.under_way else self.mbrshp_view.members
 
-    def _decide(self, force: bool = False) -> bool:
+    def _propose_if_due(self, force: bool = False) -> bool:
         """Makes a proposal if one is due. `force`: also for the members of the present view, in a new epoch."""
         target, present = self._clique(), self._present_members()
         if not force and target == present:
@@ -234,10 +234,10 @@ class Membership:
             context.trace(StartChange(self.epoch, members))
         self.links.live(members)
         self.above.start_change(self.epoch, members)
-        self._form()
+        self._form_view()
 
-    def _form(self) -> None:
-        """view_p(v): all members of the set that this process proposed in this epoch have proposed it too."""
+    def _form_view(self) -> None:
+        """view_p(v): forms the view if all members of the proposed set have proposed it too, in the same epoch."""
         if not self.under_way:
             return
         proposed, proposals = self.start_change, self.proposals
@@ -252,7 +252,7 @@ class Membership:
         self.links.live(members)
         self.above.membership_view(view)
 
-    def _try_again(self) -> None:
+    def _retry_proposal(self) -> None:
         """The last proposal timed out: repeats it unless its view was formed and delivered."""
         self._retry_at = inf
         if not self.under_way and self.above.current_view.id == self.mbrshp_view.id:

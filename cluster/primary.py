@@ -55,7 +55,7 @@ def is_quorum(members: Iterable[ProcessId], view: View) -> bool:
 
 
 class PrimaryViews:
-    """VS-TO-DVS_p."""
+    """Passes on the views that are primary, and the messages in them (VS-TO-DVS_p)."""
 
     __slots__ = ("_ignored", "_on_disk", "_received", "_unprocessed", "above", "act", "amb", "below", "client_cur",
                  "context", "cur", "info_rcvd", "rcvd_rgst")  # fmt: skip

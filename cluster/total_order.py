@@ -1,5 +1,20 @@
 """Totally ordered broadcast over dynamic primary views.
 
+Life of an entry (functions of this file, unless a module is named):
+1. submitted: `ReplicaLayer.submit_all` calls `broadcast`; the entry waits in `delay` (`submission_queue.py`).
+2. labelled, as soon as this process is in an established primary view: `_label` takes a run of entries.
+3. multicast to the members of the view: `_label` sends a `Batch` down through `PrimaryViews.send`, `ViewOrder.send` and
+   `Endpoint.send` to the links.
+4. ordered: `AdaptiveOrder._order` hands up the batches in one order at all members; `receive` calls `_append`.
+5. durable: `_append` puts an `Appended` record into the outbox, `runtime/disk/log_writer.py` writes it, and `performed`
+   learns of it. `ViewOrder.processed` prepares the acknowledgement, which leaves after the record is on disk.
+6. safe: `ViewOrder._report_safe` calls `safe` when all members have acknowledged the batch.
+7. confirmed: `safe` moves `next_confirm`. No later primary view can change the position.
+8. applied: `_deliver_confirmed` hands entries that are confirmed and on the local disk to `ReplicaLayer.deliver`, which
+   calls the state machine and completes the submission.
+A view change interrupts this before step 7. The members of the next primary view exchange what they have (`new_view`,
+`_receive_summary`, `state_exchange.py`), and continue from one common log (`_establish`).
+
 Paper: De Prisco et al., PODC 1998, fig. 5 (DVS-TO-TO). State variables keep the paper's names; positions count from 0.
 Departs:
 - LABEL only in status normal of a view that is still primary. In the paper a label made between NEWVIEW and the summary
@@ -74,7 +89,7 @@ class LinkStreams(Protocol):
 
 
 class TotalOrder:
-    """DVS-TO-TO_p."""
+    """The total order at one process (DVS-TO-TO_p)."""
 
     __slots__ = ("_aside", "_catch_up_end", "_incoming", "_interrupted", "_outcome", "_report_end", "_reporting",
                  "_safe_count", "_to_restore", "_unwritten", "above", "below", "content", "context", "current", "delay",
@@ -145,7 +160,7 @@ class TotalOrder:
         """After a restart: restores the snapshot, then reports all entries known to be confirmed."""
         if self.snapshot is not None:
             self.above.restore(self.snapshot)
-        self._report(self.next_confirm - self.next_report)
+        self._deliver_confirmed(self.next_confirm - self.next_report)
 
     def performed(self, count: int) -> None:
         """The first `count` effects of this life took place: the records among them are on disk."""
@@ -155,7 +170,7 @@ class TotalOrder:
             _, self.durable_end, more = unwritten.popleft()
             reports += more
         if reports and self.is_behind:
-            self._report(reports)
+            self._deliver_confirmed(reports)
 
     def _wait_for_disk(self, reports: int) -> None:
         """Notes that the record at the end of the outbox holds the log up to its present end."""
@@ -166,7 +181,7 @@ class TotalOrder:
             self._unwritten.append((context.taken + len(context.outbox), self.log.end, reports))
 
     def tick(self) -> None:
-        self._report(self.settings.report_len_max)
+        self._deliver_confirmed(self.settings.report_len_max)
 
     def next_deadline(self) -> float:
         return self.context.now if self.is_behind else inf
@@ -373,7 +388,7 @@ class TotalOrder:
         self.below.processed(processed)
         self.above.established(self.current)
         self._catch_up_end = self.next_confirm
-        self._report(self.settings.report_len_max)
+        self._deliver_confirmed(self.settings.report_len_max)
         self._label()
 
     # input DVS-SAFE(m)_{q,p}, and internal CONFIRM_p
@@ -390,10 +405,11 @@ class TotalOrder:
             self.next_confirm = self._safe_count
             if self.context.trace is not None:
                 self.context.trace(Confirm(self.next_confirm))
-            self._report(more)
+            self._deliver_confirmed(more)
 
-    # output BRCV(a)_{q,p}, for runs of a's that no snapshot has to be taken within; for the next `count` a's at most
-    def _report(self, count: int) -> None:
+    # output BRCV(a)_{q,p}, for runs of a's; a run ends where a snapshot is due
+    def _deliver_confirmed(self, count: int) -> None:
+        """Delivers the next entries, at most `count`, that are confirmed and on the local disk."""
         if self._reporting:  # reentrant call: a delivery may submit entries
             self._report_end += count
             return

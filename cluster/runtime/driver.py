@@ -39,7 +39,7 @@ from cluster.layer import (
 from cluster.messages import Ack, Data, LinkAck
 from cluster.runtime.disk.memory_store import MemoryStore
 from cluster.runtime.disk.store_errors import DiskFull, StoreError
-from cluster.runtime.disk.writer import Writer
+from cluster.runtime.disk.writer_thread import WriterThread
 from cluster.runtime.fatal_errors import DiskRefuses, MemberStops
 from cluster.runtime.net.transport import Transport
 from cluster.runtime.observe.observer import Observer
@@ -123,7 +123,7 @@ class Driver:
         self.write_failing = False
         self._refused_since = 0.0
         self.submissions = Submissions(above)
-        self._writer = Writer(store) if self._durable else None
+        self._writer = WriterThread(store) if self._durable else None
         self._loop = asyncio.get_running_loop()
         self._effects: deque[Effect] = deque()  # effects that wait for the disk
         self._done = 0  # effects performed so far
@@ -221,7 +221,7 @@ class Driver:
         if self._writer is None:
             keep(what)
         elif not self._stopped:
-            self._writer.do(lambda: keep(what), self._on_kept)
+            self._writer.call(lambda: keep(what), self._on_kept)
 
     def _on_kept(self, error: Exception | None) -> None:
         """Stop if the store could not save the founding or the recoveries."""
@@ -269,9 +269,9 @@ class Driver:
             # a completed entry may trigger the next submission
             if submissions.outstanding and self.process.context.outbox:
                 self._perform(self.process.take(more=True))
-            while submissions.may_leave:
-                submissions.leave(self.process.submit_all)
-                if submissions.may_leave:
+            while submissions.is_batch_due:
+                submissions.submit_batch(self.process.submit_all)
+                if submissions.is_batch_due:
                     self._perform(self.process.take(more=True))
                     self.transport.flush()
             self._perform(self.process.take())
@@ -283,12 +283,12 @@ class Driver:
         except Exception as error:
             self._fail(error)
         self.turn_due = False
-        if self._dirty or self.submissions.may_leave:
+        if self._dirty or self.submissions.is_batch_due:
             self._schedule_turn()
 
     def withdraw(self, handle: Handle) -> bool:
         """Cancel the submission of this handle if that is still possible."""
-        if self.submissions.take_back(handle):
+        if self.submissions.withdraw(handle):
             return True
         ticket = self.submissions.ticket_of(handle)
         if ticket is None or not self.process.withdraw(time.monotonic(), ticket):
@@ -401,13 +401,13 @@ class Driver:
             if type(effect) is Send:
                 send(effect.to, effect.frame)
             elif type(effect) is DeliveredRun:
-                self.submissions.run_ended(effect)
+                self.submissions.complete_run(effect)
             elif type(effect) is not Persist:
                 self._perform_rare(effect)
 
     def _perform_rare(self, effect: Effect) -> None:
         if isinstance(effect, Delivered):
-            self.submissions.one_ended(effect)
+            self.submissions.complete_one(effect)
         elif isinstance(effect, PrimaryChanged):
             self.above.on_primary_changed(effect.view)
         elif isinstance(effect, KnownPeers):

@@ -1,8 +1,8 @@
-"""Batching of submitted entries: queues entries, decides when a batch leaves, and tracks batches in flight.
+"""Batching of submitted entries: queues entries, decides when a batch is submitted, and tracks batches in flight.
 
-The load decides the batch size. With no batch in flight an entry leaves at once. Otherwise entries collect until a
-batch completes, or until there are enough for another batch in flight. A large backlog leaves in several batches: the
-other members work on the first while the next is made, so no entry waits for the whole backlog.
+The load decides the batch size. With no batch in flight an entry is submitted at once. Otherwise entries collect until
+a batch completes, or until there are enough for another batch in flight. A large backlog is split into several batches:
+the other members work on the first while the next is made, so no entry waits for the whole backlog.
 Above: driver, which hands batches to the process.  Neighbours: group, which bounds the outstanding entries.
 """
 
@@ -22,10 +22,10 @@ from cluster.submission_index import NO_TICKET
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-UNDER_WAY_MAX = 4  # batches in flight at most
-BESIDE_FROM = 128  # queued entries that start another batch while one is in flight
-HALVE_FROM = 384  # queued entries from which on they are split into two batches, when none is in flight
-PIECE_MAX = 512  # entries per batch at most
+IN_FLIGHT_MAX = 4  # batches in flight at most
+PARALLEL_BATCH_MIN = 128  # queued entries that start another batch while one is in flight
+SPLIT_FROM = 384  # queued entries from which on they are split into two batches, when none is in flight
+BATCH_MAX = 512  # entries per batch at most
 
 Handle = asyncio.Future[object] | Callable[[Delivered], None] | None
 
@@ -41,7 +41,7 @@ class Submissions:
     """The outstanding entries of this process."""
 
     __slots__ = (
-        "_above", "_under_way", "_waiting", "_waiting_since", "batch_lengths", "batches", "delivered", "handles",
+        "_above", "_in_flight", "_waiting", "_waiting_since", "batch_lengths", "batches", "delivered", "handles",
         "latency", "outstanding", "outstanding_bytes", "refused", "waiting_handles",
     )  # fmt: skip
 
@@ -56,7 +56,7 @@ class Submissions:
         self.latency = BucketHistogram(WAITING_S)
         self.batch_lengths = BucketHistogram(BATCH_LENGTHS)  # entries per batch
         # for each batch in flight: its last ticket, its bytes, and when its first entry was submitted
-        self._under_way: deque[tuple[int, int, float]] = deque()
+        self._in_flight: deque[tuple[int, int, float]] = deque()
         self._waiting_since = 0.0
 
     @property
@@ -72,28 +72,28 @@ class Submissions:
         self.outstanding_bytes += len(body)
 
     @property
-    def may_leave(self) -> bool:
-        """Whether the next batch leaves now."""
-        waiting, under_way = len(self._waiting), len(self._under_way)
-        return waiting > 0 and (not under_way or (under_way < UNDER_WAY_MAX and waiting >= BESIDE_FROM))
+    def is_batch_due(self) -> bool:
+        """Whether `submit_batch` should be called now."""
+        waiting, in_flight = len(self._waiting), len(self._in_flight)
+        return waiting > 0 and (not in_flight or (in_flight < IN_FLIGHT_MAX and waiting >= PARALLEL_BATCH_MIN))
 
-    def leave(self, submit: Callable[[float, list[bytes]], Sequence[int]]) -> None:
-        """Hand the next batch to the process."""
+    def submit_batch(self, submit: Callable[[float, list[bytes]], Sequence[int]]) -> None:
+        """Submit the next batch to the process: all queued entries, or a part of a large backlog."""
         bodies, handles = self._waiting, self.waiting_handles
         length = len(bodies)
-        if length >= HALVE_FROM:
-            length = min(PIECE_MAX, length if self._under_way else length // 2)
+        if length >= SPLIT_FROM:
+            length = min(BATCH_MAX, length if self._in_flight else length // 2)
         self._waiting, self.waiting_handles = bodies[length:], handles[length:]
         del bodies[length:], handles[length:]
         now = time.monotonic()
         tickets = submit(now, bodies)
         self.handles.update(zip(tickets, handles, strict=True))
-        self._under_way.append((tickets[-1], sum(map(len, bodies)), self._waiting_since))
+        self._in_flight.append((tickets[-1], sum(map(len, bodies)), self._waiting_since))
         self.batches += 1
         self.batch_lengths.add(length)
 
-    def take_back(self, handle: Handle) -> bool:
-        """Remove the queued entry of this handle; False if it has left already."""
+    def withdraw(self, handle: Handle) -> bool:
+        """Remove the queued entry of this handle; False if it was submitted already."""
         if handle not in self.waiting_handles:
             return False
         at = self.waiting_handles.index(handle)
@@ -106,7 +106,7 @@ class Submissions:
         return next((ticket for ticket, held in self.handles.items() if held is handle), None)
 
     def abandon(self) -> tuple[list[Handle], list[Handle]]:
-        """Drop everything: returns the handles of entries that never left, and of entries whose outcome is unknown."""
+        """Drop everything: returns the handles of entries never submitted, and of entries whose outcome is unknown."""
         unsent, self._waiting, self.waiting_handles = self.waiting_handles, [], []
         in_doubt = list(self.handles.values())
         self.handles.clear()
@@ -114,14 +114,14 @@ class Submissions:
 
     # ---- completions
 
-    def run_ended(self, run: DeliveredRun) -> None:
+    def complete_run(self, run: DeliveredRun) -> None:
         """Complete the submissions of this process that are in a delivered run."""
         tickets, position = run.tickets, run.position
         handles = list(map(self.handles.pop, tickets, repeat(None)))
         count = len(tickets) - tickets.count(NO_TICKET)
         self.outstanding -= count
         self.delivered += count
-        self._batch_ended(tickets[-1] or max(tickets))
+        self._release_batches(tickets[-1] or max(tickets))
         for ticket, handle, result in zip(tickets, handles, run.results, strict=True):
             if handle is not None:
                 if isinstance(handle, asyncio.Future):
@@ -130,22 +130,22 @@ class Submissions:
                     handle(Delivered(ticket, True, position, "", result))
             position += 1
 
-    def one_ended(self, end: Delivered) -> None:
+    def complete_one(self, end: Delivered) -> None:
         handle = self.handles.pop(end.ticket, None)
         self.outstanding -= 1
         if end.delivered:
             self.delivered += 1
         else:
             self.refused += 1
-        self._batch_ended(end.ticket)
+        self._release_batches(end.ticket)
         if isinstance(handle, asyncio.Future):
             self._above.on_ended(handle, end)
         elif handle is not None:
             handle(end)
 
-    def _batch_ended(self, ticket: int) -> None:
+    def _release_batches(self, ticket: int) -> None:
         """Release the batches whose last ticket is at or below this one."""
-        batches = self._under_way
+        batches = self._in_flight
         while batches and ticket >= batches[0][0]:
             _, size, began = batches.popleft()
             self.outstanding_bytes -= size

@@ -351,7 +351,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "confirm before safe", "cluster.total_order",
         "        self.context.outbox.append(Persist(Appended(position, run)))",
         "        self.context.outbox.append(Persist(Appended(position, run)))\n"
-        "        self.next_confirm = self.length\n        self._report(run.pack.count)",
+        "        self.next_confirm = self.length\n        self._deliver_confirmed(run.pack.count)",
         "an entry is delivered before all members have it",
     ),
     Mutant(
@@ -461,7 +461,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "the backlog is not delivered", "cluster.total_order",
-        "    def tick(self) -> None:\n        self._report(self.settings.report_len_max)",
+        "    def tick(self) -> None:\n        self._deliver_confirmed(self.settings.report_len_max)",
         "    def tick(self) -> None:\n        pass",
         "a returning process delivers only the first part of what it missed",
     ),

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 from cluster.durable import Image, Snapshotted
 from cluster.run_log import RunLog
+from cluster.runtime.disk.log_writer import LogExtent
 from cluster.runtime.disk.rows import CorruptRow, number_sum, run_of
 from cluster.runtime.disk.store_errors import damaged, refusal
-from cluster.runtime.disk.transaction import LogExtent
 
 if TYPE_CHECKING:
     from pathlib import Path

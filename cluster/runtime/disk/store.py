@@ -29,6 +29,7 @@ import msgspec
 from cluster.runtime.disk import database_file
 from cluster.runtime.disk.backfill import Backfill
 from cluster.runtime.disk.image_reader import read_image
+from cluster.runtime.disk.log_writer import LogExtent, Transaction
 from cluster.runtime.disk.rows import CorruptRow, DiskIdentity, Meta, Recovery, all_recoveries
 from cluster.runtime.disk.store_errors import (
     START_ANEW,
@@ -39,7 +40,6 @@ from cluster.runtime.disk.store_errors import (
     refusal,
     unwritable,
 )
-from cluster.runtime.disk.transaction import LogExtent, Transaction
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from cluster.layer import Delivered, DeliveredRun
-from cluster.runtime.submissions import BESIDE_FROM, HALVE_FROM, PIECE_MAX, UNDER_WAY_MAX, Submissions
+from cluster.runtime.submissions import BATCH_MAX, IN_FLIGHT_MAX, PARALLEL_BATCH_MIN, SPLIT_FROM, Submissions
 
 
 class Nobody:
@@ -24,27 +24,27 @@ class Process:
     def __init__(self, submissions: Submissions) -> None:
         self.submissions = submissions
         self.sizes: list[int] = []  # sizes of all batches
-        self._under_way: list[range] = []
+        self._in_flight: list[range] = []
         self._ticket = 0
 
     def submit(self, _now: float, bodies: list[bytes]) -> range:
         self.sizes.append(len(bodies))
         tickets = range(self._ticket + 1, self._ticket + len(bodies) + 1)
         self._ticket = tickets[-1]
-        self._under_way.append(tickets)
+        self._in_flight.append(tickets)
         return tickets
 
     def leave_all(self) -> list[int]:
         """The sizes of the batches that leave now."""
         before = len(self.sizes)
-        while self.submissions.may_leave:
-            self.submissions.leave(self.submit)
+        while self.submissions.is_batch_due:
+            self.submissions.submit_batch(self.submit)
         return self.sizes[before:]
 
     def end_first(self) -> None:
         """Complete the oldest batch in flight."""
-        tickets = list(self._under_way.pop(0))
-        self.submissions.run_ended(DeliveredRun(tickets, tickets[0], tickets))
+        tickets = list(self._in_flight.pop(0))
+        self.submissions.complete_run(DeliveredRun(tickets, tickets[0], tickets))
 
 
 def begin() -> tuple[Submissions, Process, list[int]]:
@@ -62,7 +62,7 @@ def put(submissions: Submissions, count: int, told: list[int]) -> None:
 
 def test_a_lone_entry_leaves_at_once_and_the_next_wait_for_it() -> None:
     submissions, process, told = begin()
-    assert not submissions.may_leave
+    assert not submissions.is_batch_due
     put(submissions, 1, told)
     assert process.leave_all() == [1]
     put(submissions, 7, told)
@@ -74,27 +74,27 @@ def test_a_lone_entry_leaves_at_once_and_the_next_wait_for_it() -> None:
 
 def test_large_batches_leave_while_others_are_in_flight_up_to_a_bound() -> None:
     submissions, process, told = begin()
-    for _ in range(UNDER_WAY_MAX + 2):
-        put(submissions, BESIDE_FROM, told)
+    for _ in range(IN_FLIGHT_MAX + 2):
+        put(submissions, PARALLEL_BATCH_MIN, told)
         process.leave_all()
-    assert process.sizes == [BESIDE_FROM] * UNDER_WAY_MAX
-    assert submissions.waiting == 2 * BESIDE_FROM
+    assert process.sizes == [PARALLEL_BATCH_MIN] * IN_FLIGHT_MAX
+    assert submissions.waiting == 2 * PARALLEL_BATCH_MIN
     process.end_first()
-    assert process.leave_all() == [2 * BESIDE_FROM]
+    assert process.leave_all() == [2 * PARALLEL_BATCH_MIN]
 
 
-@pytest.mark.parametrize("count", [HALVE_FROM - 1, HALVE_FROM, 2 * PIECE_MAX, 20 * PIECE_MAX])
+@pytest.mark.parametrize("count", [SPLIT_FROM - 1, SPLIT_FROM, 2 * BATCH_MAX, 20 * BATCH_MAX])
 def test_a_large_backlog_leaves_in_several_batches(count: int) -> None:
     submissions, process, told = begin()
     put(submissions, count, told)
     while submissions.outstanding:
         sizes = process.leave_all()
-        assert len(sizes) <= UNDER_WAY_MAX
-        assert all(size <= PIECE_MAX for size in sizes)
+        assert len(sizes) <= IN_FLIGHT_MAX
+        assert all(size <= BATCH_MAX for size in sizes)
         process.end_first()
     assert told == list(range(1, count + 1))
     assert sum(process.sizes) == count
-    assert (len(process.sizes) > 1) == (count >= HALVE_FROM)
+    assert (len(process.sizes) > 1) == (count >= SPLIT_FROM)
     assert (submissions.outstanding_bytes, submissions.handles, submissions.delivered) == (0, {}, count)
 
 
@@ -108,8 +108,8 @@ def test_queued_entries_can_be_withdrawn_and_the_rest_abandoned() -> None:
     put(submissions, 2, told)
     submissions.put(b"a", mine)
     assert submissions.ticket_of(mine) is None
-    assert submissions.take_back(mine)
-    assert not submissions.take_back(mine)
+    assert submissions.withdraw(mine)
+    assert not submissions.withdraw(mine)
     assert (submissions.outstanding, submissions.outstanding_bytes) == (3, 15)
     unsent, in_doubt = submissions.abandon()
     assert (len(unsent), len(in_doubt), submissions.waiting) == (2, 1, 0)
@@ -119,7 +119,7 @@ def test_a_refused_entry_completes() -> None:
     submissions, process, told = begin()
     put(submissions, 1, told)
     process.leave_all()
-    submissions.one_ended(Delivered(1, False, -1, "no", None))
+    submissions.complete_one(Delivered(1, False, -1, "no", None))
     assert (told, submissions.refused, submissions.outstanding) == ([1], 1, 0)
     put(submissions, 1, told)
     assert process.leave_all() == [1]

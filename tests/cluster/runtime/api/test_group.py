@@ -21,7 +21,7 @@ from cluster.runtime.commands.counter_machine import CounterMachine
 from cluster.runtime.disk.store_errors import DiskExists
 from cluster.runtime.net.transport import CannotListen
 from cluster.runtime.observe.metrics import GroupCollector
-from cluster.runtime.submissions import HALVE_FROM
+from cluster.runtime.submissions import SPLIT_FROM
 from tests.cluster.runtime.loops import eventually, run
 from tests.cluster.runtime.net.breaking_proxy import Proxy
 from tests.support.tls import write_certificate
@@ -129,7 +129,7 @@ def test_each_of_many_broadcasts_gets_its_own_outcome() -> None:
         a, b, c = await three(CounterMachine(), CounterMachine(), CounterMachine())
         async with a, b, c:
             ends: list[Delivered] = []
-            batches, count = b.driver.submissions.batches, 2 * HALVE_FROM
+            batches, count = b.driver.submissions.batches, 2 * SPLIT_FROM
             for _ in range(count):
                 b.broadcast_nowait(b"x", ends.append)
             await eventually(lambda: len(ends) == count)

@@ -1,7 +1,8 @@
-"""Writer thread: calls `Store.write` off the event loop.
+"""Disk thread of a member: runs `Store.write` and other store calls one after another, off the event loop.
 
-It uses a queue in each direction and nothing else. An executor with futures needs several more wake-ups per
-transaction, which delay a lone entry. The driver has one transaction in progress at a time, so the queue stays short.
+`log_writer.py` has the rows that a write makes. The thread uses a queue in each direction and nothing else. An executor
+with futures needs several more wake-ups per transaction, which delay a lone entry. The driver has one transaction in
+progress at a time, so the queue stays short.
 Above: driver.  Below: a store.
 """
 
@@ -28,7 +29,7 @@ class WritableStore(Protocol):
     def close(self) -> None: ...
 
 
-class Writer:
+class WriterThread:
     """Runs store calls in one thread, in call order."""
 
     def __init__(self, store: WritableStore) -> None:
@@ -43,7 +44,7 @@ class Writer:
         """Write the records, then call `done` in the loop: with None, or with the error."""
         self._calls.put((lambda: self._store.write(records), done))
 
-    def do(self, what: Callable[[], None], done: WriteCallback) -> None:
+    def call(self, what: Callable[[], None], done: WriteCallback) -> None:
         """Run another store call in the thread, in call order; then call `done` as `write` does."""
         self._calls.put((what, done))
 

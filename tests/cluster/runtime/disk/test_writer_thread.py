@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from cluster.durable import Boot
-from cluster.runtime.disk.writer import Writer
+from cluster.runtime.disk.writer_thread import WriterThread
 from tests.cluster.runtime.loops import run
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ class Notebook:
 def test_writes_run_in_order_off_the_loop_and_report_in_the_loop() -> None:
     async def story() -> None:
         store, told = Notebook(), []
-        writer, loop = Writer(store), asyncio.get_running_loop()
+        writer, loop = WriterThread(store), asyncio.get_running_loop()
         for boot in range(3):
             writer.write([Boot(boot)], lambda error: told.append((error, asyncio.get_running_loop() is loop)))
         await writer.close()
@@ -56,7 +56,7 @@ def test_a_failed_write_is_reported_and_the_next_one_runs() -> None:
     async def story() -> None:
         store = Notebook()
         told: asyncio.Queue[Exception | None] = asyncio.Queue()
-        writer = Writer(store)
+        writer = WriterThread(store)
         store.refuses = OSError("no")
         writer.write([Boot(1)], told.put_nowait)
         assert await told.get() is store.refuses

@@ -1,9 +1,9 @@
-"""Writes log entries and other records as rows of one SQLite transaction.
+"""Writes log entries and other records to disk, as rows of one SQLite transaction.
 
-It does what `Image.apply` does for every record, on rows instead of objects. An own run that is labelled and ordered
-within one transaction is written once. A run is encoded once however many records name it. Runs below the base leave
-the image at once, but their rows are deleted a few at a time by later transactions: deleting all at once would delay
-the entries of that transaction.
+`Store.write` opens the transaction and commits it. `Transaction` does what `Image.apply` does for every record, on rows
+instead of objects. An own run that is labelled and ordered within one transaction is written once. A run is encoded
+once however many records name it. Runs below the base leave the image at once, but their rows are deleted a few at a
+time by later transactions: deleting all at once would delay the entries of that transaction.
 """
 
 from __future__ import annotations
