@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from qosweb.analytics.errors import AnalyticsUnavailableError
 from qosweb.analytics.read import policies, sources
-from qosweb.analytics.read.rows import VIOLATED, AnalysisLimits, AnalysisRequest
+from qosweb.analytics.read.rows import NOT_TESTED, VIOLATED, AnalysisLimits, AnalysisRequest
 from qosweb.analytics.spark.progress import ProgressDisplay, SparkTracker
 from qosweb.analytics.spark.session import short_message, spark_session
 from qosweb.errors import UsageError
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from qosweb.analytics.findings import Findings
     from qosweb.analytics.read.policies import LoggedPolicy
 
+EXIT_HELD, EXIT_VIOLATED, EXIT_BAD_INPUT, EXIT_UNTESTED = 0, 1, 2, 3
+_SEVERITY = (EXIT_HELD, EXIT_UNTESTED, EXIT_VIOLATED, EXIT_BAD_INPUT)  # with --each the worst counts
 WINDOW_MAX_S = 86_400
 EVERY_MIN_S, EVERY_MAX_S = 0.2, 3600.0
 
@@ -76,7 +78,7 @@ def _each(arguments: argparse.Namespace, spec: LoggedPolicy | None, limits: Anal
     named = dict(map(_named, arguments.logs))
     if len(named) < len(arguments.logs):
         raise UsageError("--each: two logs have the same name; write NAME=LOG")
-    code = 0
+    codes = {EXIT_HELD}
     with _spark(arguments, sources.Sources()) as (spark, progress):
         for name, log in named.items():
             progress.show_step(name)
@@ -87,11 +89,11 @@ def _each(arguments: argparse.Namespace, spec: LoggedPolicy | None, limits: Anal
             except UsageError as error:
                 said = {"name": name, "error": str(error)}
                 print(json.dumps(said) if arguments.json else escape_controls(f"{name}: {error}"))
-                code = 2
+                codes.add(EXIT_BAD_INPUT)
             else:
-                code = max(code, _write_report(findings, arguments, out, name))
+                codes.add(_write_report(findings, arguments, out, name))
             sys.stdout.flush()
-    return code
+    return max(codes, key=_SEVERITY.index)
 
 
 def _named(log: str) -> tuple[str, str]:
@@ -143,7 +145,13 @@ def _write_report(findings: Findings, arguments: argparse.Namespace, out: Path |
         print(json.dumps(({"name": name} if name else {}) | as_json(findings)))
     elif out:
         print(f"full report: {out / 'report.html'}")
-    return 1 if findings.outcome == VIOLATED else 0
+    return exit_code(findings, strict=arguments.strict)
+
+
+def exit_code(findings: Findings, *, strict: bool) -> int:
+    if findings.outcome == VIOLATED:
+        return EXIT_VIOLATED
+    return EXIT_UNTESTED if findings.outcome == NOT_TESTED and strict else EXIT_HELD
 
 
 def _sources(arguments: argparse.Namespace) -> sources.Sources:

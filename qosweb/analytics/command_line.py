@@ -11,12 +11,13 @@ if TYPE_CHECKING:
 def add_analyze(parser: argparse.ArgumentParser) -> None:
     parser.description = (
         "Check access logs against the policy: was every guarantee held, violated or not tested, window by window? "
-        "Exit code 0: no violation; 1: a violation; 2: bad input."
+        "Exit code 0: no violation; 1: a violation; 2: bad input; 3, with --strict: no guarantee could be judged."
     )
     parser.add_argument("logs", metavar="LOG", nargs="+", help="files, folders or globs: JSON lines, combined, Parquet")
     parser.add_argument("--spec", metavar="FILE", help="specification to judge by (default: the policies in the logs)")
     parser.add_argument("--out", metavar="DIR", help="write report.json, report.html and Parquet files to this folder")
     parser.add_argument("--json", action="store_true", help="for scripts: print the report as JSON")
+    parser.add_argument("--strict", action="store_true", help="exit with 3 if no guarantee could be judged")
     parser.add_argument("--quiet", action="store_true", help="do not show progress")
     parser.add_argument(
         "--each", action="store_true", help="judge every LOG separately (NAME=LOG); --out then has a folder per NAME"

@@ -22,7 +22,7 @@ from qosweb.analytics.judge.verdicts import (
     verdicts_needing_evidence,
 )
 from qosweb.analytics.read import line_queries, policies, slot_sums, tables, window_parts
-from qosweb.analytics.read.log_lines import EVENTS_MAX
+from qosweb.analytics.read.log_lines import EVENTS_MAX, without_copies
 from qosweb.analytics.read.rows import NOT_TESTED, VIOLATED
 from qosweb.analytics.read.timeline import Timeline
 
@@ -89,7 +89,7 @@ def conclude(
     on_findings: Callable[[Findings], None] = lambda _: None,
 ) -> Findings:
     """Judges the sums. ``show_step`` shows the step; ``on_findings`` gets the findings before ``top`` is known."""
-    limits, events = request.limits, gathered.events[:EVENTS_MAX]
+    limits, events = request.limits, without_copies(gathered.events[:EVENTS_MAX])
     known, notes = policies_of(request, events)
     if is_cut := len(gathered.events) > EVENTS_MAX:
         notes.append(f"the logs have more than {EVENTS_MAX} event lines: the others are ignored")
@@ -107,7 +107,7 @@ def conclude(
     cluster = [*view_chain.judge_cluster(events, is_all=not is_cut), view_chain.judge_once(*gathered.twice())]
     outcome = run_outcome(of_run, cluster)
     if outcome == NOT_TESTED:
-        notes.append(f"no guarantee of a policy was tested: {_why_untested(of_run, known)}")
+        notes.append(f"no guarantee of a policy was tested: {_why_untested(of_run, known, seen)}")
     broken = verdicts_needing_evidence(of_run, in_windows)
     if broken:
         show_step("finding lines that show violations")
@@ -144,7 +144,9 @@ def run_outcome(of_run: Sequence[Verdict], cluster: Sequence[Verdict]) -> str:
     return VIOLATED if outcome_of(cluster) == VIOLATED else outcome_of(of_run)
 
 
-def _why_untested(of_run: Sequence[Verdict], known: Mapping[str, LoggedPolicy]) -> str:
+def _why_untested(of_run: Sequence[Verdict], known: Mapping[str, LoggedPolicy], seen: slot_sums.Survey) -> str:
+    if not known and any(name for name, _ in seen.classes):
+        return "the policies of the requests are in none of these logs; add the earlier logs, or give --spec"
     if not known:
         return "the logs contain no valid policy, and --spec is not given"
     reasons = sorted({verdict.reason for verdict in of_run if verdict.reason})

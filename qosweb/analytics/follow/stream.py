@@ -27,7 +27,7 @@ from qosweb.analytics.findings import Findings, Gathered, conclude, outside, pol
 from qosweb.analytics.follow import batches, log_tail
 from qosweb.analytics.read import line_queries, policies, slot_sums, tables
 from qosweb.analytics.read.line_scan import LineScan
-from qosweb.analytics.read.log_lines import LINE_SCHEMA, events, narrow, requests, with_cause
+from qosweb.analytics.read.log_lines import LINE_SCHEMA, events, narrow, requests, with_cause, without_copies
 from qosweb.errors import UsageError
 
 if TYPE_CHECKING:
@@ -125,7 +125,7 @@ class Stream:
         self._delete_old_data(number, before)
         folder = self._batches.begin(number)
         lines = narrow(self._with_place(read, before.watermark_s), response).persist(StorageLevel.MEMORY_AND_DISK)
-        told = before.events + (new := events(lines))
+        told = before.events + (new := without_copies(events(lines), before.events))
         known, _ = policies_of(self._request, told)
         responses_ms = policies.response_limits(known)
         asked = requests(lines)

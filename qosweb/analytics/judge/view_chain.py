@@ -11,6 +11,9 @@ of that index, and continued: with a later index in that view, or into the next 
 
 Every line with an index, also a capacity line, shows how far a node has come. The line of a view may come a little
 after those of its first entries, so within a stretch the indices give the order.
+
+The logs may be incomplete: a file begins with copies of the events in force, and where an original is in none of the
+logs (``LogEvent.repeated``), the earlier events of that node are not known. No rule is violated by a missing line.
 """
 
 from __future__ import annotations
@@ -23,7 +26,7 @@ from typing import TYPE_CHECKING
 from qosweb.analytics.read.rows import HELD, NOT_TESTED, VIOLATED, LogEvent, Verdict
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 _NUMBER = re.compile(r"[0-9]+")
 FINDINGS_MAX = 20
@@ -115,13 +118,13 @@ def _order(views: Sequence[LogEvent]) -> Iterable[str]:
 
 def _shared(views: Sequence[LogEvent]) -> Iterable[str]:
     for before, after in pairwise(_chain(views)):
-        if not set(before.members) & set(after.members):
+        if not after.repeated and not set(before.members) & set(after.members):
             yield f"views {before.view} (index {before.place}) and {after.view} (index {after.place}) share no member"
 
 
 def _chain(views: Sequence[LogEvent]) -> list[LogEvent]:
-    """One event for each index, in the order of the indices."""
-    by_place = {event.place: event for event in reversed(views)}
+    """One event for each index, in the order of the indices; a copy only if there is no original."""
+    by_place = {event.place: event for event in sorted(views, key=lambda event: not event.repeated)}
     return [by_place[place] for place in sorted(place for place in by_place if place is not None)]
 
 
@@ -136,9 +139,19 @@ def _unconfirmed(events: Sequence[LogEvent], switches: Sequence[LogEvent]) -> It
     reporters: dict[tuple[int | None, str], list[LogEvent]] = {}
     for event in switches:
         reporters.setdefault((event.place, event.policy), []).append(event)
+    known_from = max(_known_from(events).values(), default=-1)
     for (place, policy), said in reporters.items():
-        if all(_is_outside(events, event) for event in said):
+        if (place or 0) >= known_from and all(_is_outside(events, event) for event in said):
             yield f"policy {policy} has index {place} only at {said[0].node}, outside the primary view"
+
+
+def _known_from(events: Sequence[LogEvent]) -> dict[str, int]:
+    """The first index from which on all switches of a node are known, for nodes whose logs are incomplete."""
+    found: dict[str, int] = {}
+    for event in events:
+        if event.kind == "policy" and event.repeated and event.place is not None:
+            found[event.node] = max(event.place, found.get(event.node, -1))
+    return found
 
 
 def _is_outside(events: Sequence[LogEvent], at: LogEvent) -> bool:
@@ -152,14 +165,14 @@ def _wrong_switches(events: Sequence[LogEvent], chain: Sequence[LogEvent]) -> It
     for event in events:
         if event.kind == "policy" and event.place is not None:
             switches.setdefault(event.place, {}).setdefault(event.policy, []).append(event.node)
-    views = _Views(chain)
+    views, known_from = _Views(chain), _known_from(events)
     yield from _to_different_policies(switches)
-    yield from _at_different_places(switches, views)
+    yield from _at_different_places(switches, views, known_from)
     of_nodes: dict[str, list[LogEvent]] = {}
     for event in events:
         of_nodes.setdefault(event.writer, []).append(event)
     for node, told in sorted(of_nodes.items()):
-        yield from _passed_over(node, told, switches, views)
+        yield from _passed_over(node, told, switches, views, known_from.get(node, -1))
 
 
 class _Views:
@@ -184,7 +197,9 @@ def _to_different_policies(switches: dict[int, dict[str, list[str]]]) -> Iterato
             yield f"index {place} switches to different policies: {said}"
 
 
-def _at_different_places(switches: dict[int, dict[str, list[str]]], views: _Views) -> Iterator[str]:
+def _at_different_places(
+    switches: dict[int, dict[str, list[str]]], views: _Views, known_from: Mapping[str, int]
+) -> Iterator[str]:
     """Policies that begin at different indices at different nodes.
 
     No violation if a node has both (the policy was confirmed again, or came back), or if nodes joined or left in
@@ -196,8 +211,9 @@ def _at_different_places(switches: dict[int, dict[str, list[str]]], views: _View
             places.setdefault(policy, []).append(place)
     for policy, of_policy in places.items():
         for before, after in pairwise(of_policy):
-            earlier, later = switches[before][policy], switches[after][policy]
-            if not set(earlier) & set(later) and not _came_or_left(views, before, earlier, after, later):
+            earlier = switches[before][policy]
+            later = [node for node in switches[after][policy] if known_from.get(node, -1) <= before]
+            if later and not set(earlier) & set(later) and not _came_or_left(views, before, earlier, after, later):
                 yield f"policy {policy} begins at index {before} at {earlier[0]} and at {after} at {later[0]}"
 
 
@@ -209,10 +225,14 @@ def _came_or_left(views: _Views, before: int, earlier: Iterable[str], after: int
 
 
 def _passed_over(
-    node: str, told: Sequence[LogEvent], switches: dict[int, dict[str, list[str]]], views: _Views
+    node: str,
+    told: Sequence[LogEvent],
+    switches: dict[int, dict[str, list[str]]],
+    views: _Views,
+    known_from: int,
 ) -> Iterator[str]:
     own = {event.place for event in told if event.kind == "policy"}
-    owed = sorted(place for place in switches if place not in own)
+    owed = sorted(place for place in switches if place not in own and place > known_from)
     for stretch in _stretches(told):
         places = sorted(event.place for event in stretch if event.place is not None)
         entered = {event.view for event in stretch if event.kind == "view"}

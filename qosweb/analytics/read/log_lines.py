@@ -19,7 +19,7 @@ from pyspark.sql import types as t
 from qosweb.analytics.read.rows import LogEvent
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from pyspark.sql import Column, DataFrame, SparkSession
 
@@ -48,7 +48,7 @@ _TYPES: dict[str, t.DataType] = {
     "event": t.StringType(),
 }
 
-OF_EVENTS = ("index", "members", "primary", "text", "of", "capacity_bps")  # besides ts, node, view and policy
+OF_EVENTS = ("index", "members", "primary", "text", "of", "capacity_bps", "repeated")  # besides ts, node, view, policy
 _NEEDED = {"view": ("view", "members", "primary"), "policy": ("policy", "text"), "capacity": ("capacity_bps",)}
 _FORMS = {"index": "[0-9]{1,18}", "members": r"\[.*\]", "primary": "true|false", "capacity_bps": "[0-9]{1,18}"}
 _COMBINED = (
@@ -123,8 +123,24 @@ def _event(row: Mapping[str, Any]) -> LogEvent:
     return LogEvent(
         row["event"], row["ts"], row["of"] or row["node"] or "", _whole(row["index"]), row["view"] or "",
         _names(row["members"]), row["primary"] == "true", row["policy"] or "", row["text"] or "",
-        _whole(row["capacity_bps"]) or 0, (row["node"] or "") if row["of"] else "",
+        _whole(row["capacity_bps"]) or 0, (row["node"] or "") if row["of"] else "", row["repeated"] == "true",
     )  # fmt: skip
+
+
+def without_copies(events: Iterable[LogEvent], known: Iterable[LogEvent] = ()) -> list[LogEvent]:
+    """Drops repeated events whose original, or another copy, is among the events or already ``known``.
+
+    Every new log file begins with copies of the events in force.
+    """
+    events = list(events)
+    seen = {event for event in events if not event.repeated} | {event._replace(repeated=False) for event in known}
+    kept = []
+    for event in events:
+        original = event._replace(repeated=False)
+        if not event.repeated or original not in seen:
+            kept.append(event)
+            seen.add(original)
+    return kept
 
 
 def _whole(text: str | None) -> int | None:

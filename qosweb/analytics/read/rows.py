@@ -27,6 +27,7 @@ class LogEvent(NamedTuple):
     text: str = ""
     capacity_bps: int = 0
     said_by: str = ""  # the node that wrote the line, if it is about another node
+    repeated: bool = False  # a copy at the beginning of a new file, whose original is in none of the logs
 
     @property
     def writer(self) -> str:

@@ -41,8 +41,10 @@ def show(findings: Findings) -> None:
             f"{_when(verdict)} {verdict.rule}: {verdict.reason} {' '.join(findings.samples.get(verdict, ()))}".rstrip()
         )
     seconds = findings.end_s - findings.begin_s
+    untested = "; no guarantee could be judged" if findings.outcome == NOT_TESTED else ""
     print(
-        f"{findings.outcome}: {findings.lines} lines, {seconds:.0f} s, from {clock(findings.begin_s)} UTC", flush=True
+        f"{findings.outcome}: {findings.lines} lines, {seconds:.0f} s, from {clock(findings.begin_s)} UTC{untested}",
+        flush=True,
     )
 
 

@@ -3,6 +3,9 @@
 The event loop hands over lists of lines and never waits for the disk. The backlog is bounded: when the disk is too
 slow, complete batches are dropped, counted and reported. If a write stops in the middle of a line (a full disk), the
 file is truncated to its last complete line, and the write of that line is retried later.
+
+Each batch comes with its heading: the event lines in force before its first line. A new file begins with the heading of
+its first batch, so that every file can be analysed without the earlier ones.
 """
 
 import contextlib
@@ -12,6 +15,7 @@ import os
 import queue
 import stat
 import threading
+from collections.abc import Sequence
 from pathlib import Path
 
 from qosweb.server.process.console import log_message
@@ -39,7 +43,8 @@ class LogFile:
         self._keep = keep
         self._failing = False
         self._lines_put = 0  # written only by the event loop; lines_written only by the thread
-        self._inbox: queue.SimpleQueue[list[str] | None] = queue.SimpleQueue()
+        self._inbox: queue.SimpleQueue[tuple[list[str], Sequence[str]] | None] = queue.SimpleQueue()
+        self._is_new = False  # the file is a new one, which lacks its heading
         self._reopen = threading.Event()
         self._stopping = threading.Event()
         self._descriptor = _STDOUT if path is None else _open(path)
@@ -54,18 +59,18 @@ class LogFile:
     def lines_waiting(self) -> int:
         return self._lines_put - self.lines_written
 
-    def put(self, lines: list[str]) -> None:
+    def put(self, lines: list[str], heading: Sequence[str] = ()) -> None:
         """Queue ``lines``, each with its newline, for the writer thread. Never blocks."""
         if self.lines_waiting + len(lines) > BACKLOG_LINES_MAX:
             self.lines_lost += len(lines)
             return
         self._lines_put += len(lines)
-        self._inbox.put(lines)
+        self._inbox.put((lines, heading))
 
-    def reopen(self) -> None:
+    def reopen(self, heading: Sequence[str] = ()) -> None:
         """Continue in a new file of the same name, after the old file was moved away."""
         self._reopen.set()
-        self._inbox.put([])
+        self._inbox.put(([], heading))
 
     def close(self, timeout_s: float) -> None:
         """Write the remaining lines, for at most ``timeout_s``, and stop the thread."""
@@ -77,20 +82,29 @@ class LogFile:
             log_message(f"access log: {self.lines_lost} lines lost")
 
     def _run(self) -> None:
-        while (lines := self._inbox.get()) is not None:
+        while (batch := self._inbox.get()) is not None:
+            lines, heading = batch
+            data = "".join(lines).encode()
             if self._reopen.is_set():
                 self._reopen.clear()
                 self._change_file(rotate=False)
-            if lines and not self._write("".join(lines).encode()):
+            elif self._rotates and self._size and self._size + len(data) > self._rotate_bytes:
+                self._change_file(rotate=True)
+            if self._is_new:
+                self._is_new = False
+                self._write("".join(heading).encode())
+            written = self._write(data)
+            if written < len(data):
+                self.lines_written += data.count(b"\n", 0, written)
                 break
             self.lines_written += len(lines)
         if self._path is not None:
             os.close(self._descriptor)
 
-    def _write(self, batch: bytes) -> bool:
-        """Write the complete batch, with retries. Returns False if a write fails while the log is being closed."""
-        if self._rotates and self._size and self._size + len(batch) > self._rotate_bytes:
-            self._change_file(rotate=True)
+    def _write(self, batch: bytes) -> int:
+        """Write the complete batch, with retries. Returns its size, or less if a write fails while the log closes."""
+        if not batch:
+            return 0
         rest = memoryview(batch)
         while rest:
             try:
@@ -99,8 +113,7 @@ class LogFile:
                 written = self._cut_back(batch, len(batch) - len(rest))
                 self._report_failure(error)
                 if self._stopping.is_set():  # this was the last try
-                    self.lines_written += batch.count(b"\n", 0, written)
-                    return False
+                    return written
                 self._stopping.wait(TRY_AGAIN_S)
                 rest = memoryview(batch)[written:]
                 continue
@@ -109,7 +122,7 @@ class LogFile:
         if self._failing:
             self._failing = False
             log_message(f"access log: writing again; {self.lines_lost} lines lost so far")
-        return True
+        return len(batch)
 
     def _cut_back(self, batch: bytes, written: int) -> int:
         """Truncate the file to its last complete line; returns how many bytes of the batch stay written."""
@@ -146,6 +159,7 @@ class LogFile:
         os.close(self._descriptor)
         self._descriptor = descriptor
         self._size = os.fstat(descriptor).st_size
+        self._is_new = self._size == 0
 
 
 def _open(path: Path) -> int:

@@ -60,6 +60,11 @@ class JsonLines:
             f'"of":{quoted(of_node)},"capacity_bps":{capacity_bps}}}\n'
         )
 
+    @staticmethod
+    def repeated(event: str) -> str:
+        """An event line for the beginning of a new file, marked as a copy: its time is that of the original."""
+        return event[:-2] + ',"repeated":true}\n'
+
     def client_part(self, client: str) -> str:
         """The part of a line that is constant for one connection."""
         return f'{self._fixed},"client":{quoted(client)}'

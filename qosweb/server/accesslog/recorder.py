@@ -46,6 +46,8 @@ class AccessRecorder:
         self._form: JsonLines | Combined = self._json if log_format == "json" else Combined()
         self._lines: list[str] = []
         self._announced = ""
+        self._in_force: dict[str, str] = {}  # event lines for the beginning of a new file: policy, view, capacities
+        self._heading: tuple[str, ...] = ()  # those in force before the first of the collected lines
         self._clock = clock
         self._life = os.urandom(LIFE_LEN)
         self._rid_prefix = self._life.hex() + "-"
@@ -64,16 +66,20 @@ class AccessRecorder:
         if text == self._announced and index is None:
             return
         self._announced = text
-        self._event(self._json.policy_event(self._now(), text, index))
+        self._event("policy", self._json.policy_event(self._now(), text, index))
 
     def view_changed(self, view: str, index: int | None, members: list[str], *, is_primary: bool) -> None:
         """The node is in another view, or in none: log it. The following lines name the new view."""
         self._view = view
         self._renew_form()
-        self._event(self._json.view_event(self._now(), index, members, is_primary=is_primary))
+        if is_primary:  # every member reports its capacity anew
+            known = {"policy", "view", *(f"capacity of {name}" for name in members)}
+            self._in_force = {name: line for name, line in self._in_force.items() if name in known}
+        self._event("view", self._json.view_event(self._now(), index, members, is_primary=is_primary))
 
     def capacity_fixed(self, index: int | None, of_node: str, capacity_bps: int) -> None:
-        self._event(self._json.capacity_event(self._now(), index, of_node, capacity_bps))
+        line = self._json.capacity_event(self._now(), index, of_node, capacity_bps)
+        self._event(f"capacity of {of_node}", line)
 
     def _renew_form(self) -> None:
         json = JsonLines(self._node, self._view, self.accounts.classifier.policy_hash)
@@ -81,9 +87,11 @@ class AccessRecorder:
             self._form = json
         self._json = json
 
-    def _event(self, line: str) -> None:
+    def _event(self, what: str, line: str) -> None:
+        """Log an event. It is in force until the next event with the same ``what``."""
         if self._log is not None and self._form is self._json:
             self._lines.append(line)
+            self._in_force[what] = self._json.repeated(line)
 
     def _now(self) -> float:
         return self._clock.wall(self._clock.read())
@@ -187,13 +195,13 @@ class AccessRecorder:
 
     def flush(self) -> None:
         if self._lines and self._log is not None:
-            self._log.put(self._lines)
-            self._lines = []
+            self._log.put(self._lines, self._heading)
+            self._lines, self._heading = [], tuple(self._in_force.values())
 
     def reopen(self) -> None:
         if self._log is not None:
             self.flush()
-            self._log.reopen()
+            self._log.reopen(self._heading)
 
     def close(self, timeout_s: float) -> None:
         self.flush()

@@ -188,3 +188,34 @@ def test_requests_that_end_twice() -> None:
         VIOLATED,
         "1 requests ended more than once: r-1: served at a, served at b",
     )
+
+
+def copy(event: LogEvent) -> LogEvent:
+    return event._replace(repeated=True)
+
+
+INCOMPLETE = [
+    pytest.param(
+        [*switched("a", "p", 12, "q", 20, "r", 30), *map(copy, switched("b", "r", 30)), *switched("b", "s", 40)],
+        id="the log of b begins after a switch",
+    ),
+    pytest.param(
+        [view("a", 1, "1:aaaa", "ab"), copy(view("b", 9, "7:bbbb", "cd", ts=7.0))],
+        id="views between the logs of a and b are missing",
+    ),
+    pytest.param(
+        [view("a", 1, "1:aaaa", "ab"), policy("a", 5, "p"), copy(policy("b", 12, "p", 12.0))],
+        id="the policy came back, and the switch away from it is missing",
+    ),
+    pytest.param(
+        [view("a", None, "", "a", ts=2.0, primary=False), policy("a", 5, "p", 3.0), copy(policy("b", 8, "q", 8.0))],
+        id="the line of b that confirms a switch is missing",
+    ),
+]
+
+
+@pytest.mark.parametrize("events", INCOMPLETE)
+def test_missing_log_files_violate_nothing(events: list[LogEvent]) -> None:
+    assert violated(events) == {}
+    as_if_complete = [event._replace(repeated=False) for event in events]
+    assert violated(as_if_complete) != {}, "the copies matter"

@@ -176,6 +176,7 @@ def test_a_run_without_a_tested_guarantee(
     shown = capsys.readouterr().out
     assert f"note: {why}\n" in shown
     assert shown.splitlines()[-1].startswith("not tested: 10 lines")
+    assert shown.endswith("; no guarantee could be judged\n")
     assert as_json(without)["outcome"] == "not tested"
     assert 'Guarantees: <span class="tag untested big">not tested</span>' in page(without)
     assert why in page(without)
