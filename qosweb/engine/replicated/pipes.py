@@ -94,6 +94,8 @@ class Pipe:
         return 2 * (capacity + ahead - used) * len(self.channels) >= used  # free_bps is at least half a channel
 
     def take(self, owner: ProcessId, number: int, channel: PipeChannel) -> None:
+        if (owner, number) in self.channels:  # a faulty owner used the number of a redirected request again
+            self.give_back(owner, number)
         self.channels[owner, number] = channel
         self.used_bps += channel.rate_bps
         self.ahead_bps += channel.ahead_bps

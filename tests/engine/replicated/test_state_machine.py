@@ -108,6 +108,18 @@ def test_cancellation_releases_a_grant_at_any_node() -> None:
     assert ("a", 10) not in cluster.running("b")
 
 
+def test_a_faulty_node_that_uses_a_number_again_leaks_no_channel() -> None:
+    cluster = full("ab")
+    for done in (1, 2):
+        cluster.tell("a", submitted=[(10, cluster.number("/a"), PAGE)])
+        cluster.tell("b", finished=[(done, PAGE)])
+    assert grants(cluster) == [(10, "b"), (10, "b")]
+    pipe = cluster.machine.pipes[cluster.pids["b"]]
+    assert pipe.used_bps == sum(channel.rate_bps for channel in pipe.channels.values())
+    cluster.tell("b", visited=[(cluster.pids["a"], 10, PAGE)])
+    assert (pipe.used_bps, pipe.channels) == (0, {})
+
+
 def test_unused_redirect_costs_nothing() -> None:
     cluster = full("ab")
     one = cluster.machine.classes[cluster.number("/a")]
