@@ -14,7 +14,8 @@ if TYPE_CHECKING:
     from cluster.actions import Action
     from cluster.durable import Image
     from cluster.sim.world import World
-    from cluster.specs.invariants.joint import Joint, ProcessState
+    from cluster.specs.invariants.joint import Joint
+    from cluster.stack import Process
 
 
 class Specifications(RunJudge):
@@ -60,4 +61,4 @@ class Specifications(RunJudge):
 
 def joint(world: World) -> Joint:
     """The joint state of the running processes, each of which must be a complete stack."""
-    return {node.pid: cast("ProcessState", node.process) for node in world.running()}
+    return {node.pid: cast("Process", node.process) for node in world.running()}

@@ -20,6 +20,6 @@
 | LIVENESS  | `liveness`               | the final state of a run                         | thesis, section 5.2    |
 | TIMING    | `timing`                 | how long a change of view takes                  | thesis, ch. 9          |
 
-`checkers.Checkers` contains all of them; a simulation feeds it. `spec` is their base class. `invariants.joint` names
-the attributes of a process that the invariants read.
+`checkers.Checkers` contains all of them; a simulation feeds it. `spec` is their base class. Invariants read the
+state of the running processes (`invariants.joint`).
 """

@@ -27,7 +27,8 @@ from cluster.specs.spec import Spec
 if TYPE_CHECKING:
     from cluster.actions import Crashed, DvsNewView, DvsRegister, VsNewView, VsReceive, VsSend
     from cluster.names import ProcessId, View, ViewId
-    from cluster.specs.invariants.joint import Joint, PrimaryState
+    from cluster.primary import PrimaryViews
+    from cluster.specs.invariants.joint import Joint
 
 ATTEMPTED_KEPT = 64  # attempted views kept per process; older ones cannot change any more
 
@@ -160,7 +161,7 @@ class DvsInvariants(Spec):
             self.invariant_use(p, state)
             self._judged[p] = seen
 
-    def invariant_use(self, p: ProcessId, state: PrimaryState) -> None:
+    def invariant_use(self, p: ProcessId, state: PrimaryViews) -> None:
         act, amb, cur = state.act, state.amb, state.cur
         if act is not None:
             self.require(self._is_tot_reg(act), "5.2(1): act_p in TotReg", act)

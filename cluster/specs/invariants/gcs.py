@@ -18,10 +18,12 @@ from cluster.specs.spec import Spec
 
 if TYPE_CHECKING:
     from cluster.actions import GcsView, LinkDeliver, LinkSend, MembershipView, Recovered, StartChange
+    from cluster.endpoint import Endpoint
+    from cluster.fifo_multicast import MessageQueue
     from cluster.messages import Ordered
     from cluster.names import ProcessId, View, ViewId
     from cluster.specs.co_rfifo import CoRfifoSpec
-    from cluster.specs.invariants.joint import EndpointState, Joint, QueueState
+    from cluster.specs.invariants.joint import Joint
     from cluster.specs.self_delivery import SelfSpec
 
 SYNCS_KEPT = 16  # synchronisation messages kept per process
@@ -97,7 +99,7 @@ class GcsInvariants(Spec):
             self._dropped[p] = dropped
             self.invariant_dropped(state, dropped, joint)
 
-    def invariant_dropped(self, state: EndpointState, dropped: tuple[int, ...], joint: Joint) -> None:
+    def invariant_dropped(self, state: Endpoint, dropped: tuple[int, ...], joint: Joint) -> None:
         v = state.current_view
         for r in v.members:
             if r in joint and joint[r].endpoint.current_view.id == v.id:
@@ -105,7 +107,7 @@ class GcsInvariants(Spec):
                 lacking = [q for q, count in zip(v.members, dropped, strict=True) if sources[q].msgs.prefix < count]
                 self.require(not lacking, "6.4: dropped messages were received by all members of the view", r, *lacking)
 
-    def invariant_views(self, p: ProcessId, state: EndpointState) -> None:
+    def invariant_views(self, p: ProcessId, state: Endpoint) -> None:
         self.require(p in state.mbrshp_view.members, "7.1.1: p in mbrshp_view.set", state.mbrshp_view)
         self.require(p in state.current_view.members, "7.1.1: p in current_view.set", state.current_view)
         if state.of[p].view_msg.id == state.current_view.id:
@@ -117,7 +119,7 @@ class GcsInvariants(Spec):
                 sorted(reliable_set),
             )
 
-    def invariant_sync(self, p: ProcessId, state: EndpointState) -> None:
+    def invariant_sync(self, p: ProcessId, state: Endpoint) -> None:
         self.require(
             STATUS[state.block_status] == self.client.block_status.get(p, UNBLOCKED),
             "7.4.1: the end-point and its client have the same block_status",
@@ -146,7 +148,7 @@ class GcsInvariants(Spec):
         )
         self.invariant_cut(p, own, state)
 
-    def invariant_start_change(self, p: ProcessId, own: SyncMsg | None, state: EndpointState) -> None:
+    def invariant_start_change(self, p: ProcessId, own: SyncMsg | None, state: Endpoint) -> None:
         given = self.start_change.get(p, 0)
         if own is not None:
             self.require(
@@ -160,7 +162,7 @@ class GcsInvariants(Spec):
                 state.start_change_now,
             )
 
-    def invariant_cut(self, p: ProcessId, own: SyncMsg, state: EndpointState) -> None:
+    def invariant_cut(self, p: ProcessId, own: SyncMsg, state: Endpoint) -> None:
         """Holds while p has a synchronisation message in flight."""
         v, next_view = state.current_view, state.mbrshp_view
         if next_view.start_id(p) == own.cid:
@@ -198,7 +200,7 @@ class GcsInvariants(Spec):
             body,
         )
 
-    def _compare(self, whose: tuple[ProcessId, ProcessId, bool], view_id: ViewId, queue: QueueState) -> None:
+    def _compare(self, whose: tuple[ProcessId, ProcessId, bool], view_id: ViewId, queue: MessageQueue) -> None:
         """Compares the messages that arrived since the last check."""
         known, done = self._compared.get(whose, (view_id, 0))
         done = max(done if known == view_id else 0, queue.dropped)

@@ -18,7 +18,8 @@ from cluster.specs.spec import Spec
 if TYPE_CHECKING:
     from cluster.actions import DvsNewView, DvsSend
     from cluster.names import ProcessId, View, ViewId
-    from cluster.specs.invariants.joint import Joint, ProcessState
+    from cluster.specs.invariants.joint import Joint
+    from cluster.stack import Process
 
 NORMAL = "normal"
 
@@ -58,7 +59,7 @@ class ReplicaInvariants(Spec):
             self._told[p] = told
             self.invariant_caught_up(joint[p], told)
 
-    def invariant_told(self, state: ProcessState) -> None:
+    def invariant_told(self, state: Process) -> None:
         told, order = state.replica.primary, state.total_order
         self.require(
             told == state.primary.cur == state.primary.client_cur,
@@ -75,7 +76,7 @@ class ReplicaInvariants(Spec):
             order.status,
         )
 
-    def invariant_caught_up(self, state: ProcessState, told: View) -> None:
+    def invariant_caught_up(self, state: Process, told: View) -> None:
         confirmed = self.confirmed.get(told.id, 0)
         self.require(
             state.total_order.next_report >= confirmed,
@@ -85,7 +86,7 @@ class ReplicaInvariants(Spec):
             confirmed,
         )
 
-    def invariant_not_told(self, state: ProcessState) -> None:
+    def invariant_not_told(self, state: Process) -> None:
         cur, order = state.primary.cur, state.total_order
         if cur is not None and order.status == NORMAL and order.next_report == order.next_confirm:
             self.require(

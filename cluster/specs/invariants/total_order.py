@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     from cluster.actions import CatchUp, DvsNewView, DvsSend, Established, Recovered
     from cluster.names import Label, ProcessId, View, ViewId
     from cluster.specs.invariants.dvs import DvsInvariants
-    from cluster.specs.invariants.joint import Joint, TotalOrderState
+    from cluster.specs.invariants.joint import Joint
+    from cluster.total_order import TotalOrder
 
 KEPT = 16  # views whose sigma is remembered
 REMEMBERED = 100_000  # confirmed labels
@@ -162,7 +163,7 @@ class TotalOrderInvariants(Spec):
                 v.id >= high, "6.2: x in allstate, x.high > v.id: some p in v.set has current.id > v.id", high, v
             )
 
-    def invariant_6_3(self, state: TotalOrderState) -> None:
+    def invariant_6_3(self, state: TotalOrder) -> None:
         """Checks the order that was just built."""
         if state.high_primary is None:
             return
@@ -192,7 +193,7 @@ class TotalOrderInvariants(Spec):
         members = self.dvs.history.views[view_id].members
         return view_id.epoch == 0 or all(p in established or current.get(p, view_id) <= view_id for p in members)
 
-    def invariant_allconfirm(self, p: ProcessId, state: TotalOrderState, joint: Joint) -> None:
+    def invariant_allconfirm(self, p: ProcessId, state: TotalOrder, joint: Joint) -> None:
         start = max(self._judged.get(p, 0), state.base)
         view = self.dvs.history.views.get(state.high_primary) if state.high_primary is not None else None
         if start > self.confirmed.end:
@@ -229,7 +230,7 @@ class TotalOrderInvariants(Spec):
                     label_at(state, i),
                 )
 
-    def invariant_durable(self, p: ProcessId, state: TotalOrderState) -> None:
+    def invariant_durable(self, p: ProcessId, state: TotalOrder) -> None:
         """Checks a process that came back from its disk."""
         bound = self._bound.get(p, 0)
         missing = next(
