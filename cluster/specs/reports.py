@@ -1,0 +1,279 @@
+"""FIFO-SRB: specification of semantically reliable broadcast of reports, within views.
+
+Paper: Pereira, Rodrigues, Oliveira: Semantically Reliable Broadcast, section 2.1; lemma 1 of section 2.4. Report m is
+obsoleted by m' (m < m' below) if both are of one origin and item and m' was broadcast later.
+
+Integrity, FIFO order, `safe` and the purge rule are checked at every step. Validity, agreement and FIFO completeness
+are liveness: they are checked at the end of a run, when all processes that are up share one view and are at rest.
+
+Departs: the paper has a fixed set of processes, of which at most f crash. Here processes come, go and change views, and
+f = floor((n - 1) / 2) follows the view. What that leaves of the liveness properties:
+- Validity and agreement between members of the last view: every member has the current value of every item of every
+  member, however long each of them is there. So nothing current of members that move together is lost, and a newcomer
+  gets everything.
+- Agreement on an origin that is gone: what p delivered while it was in a view with q, q delivers too (or a successor),
+  if the two move together from then on. What nobody delivered who moves on may be lost, and a newcomer gets none of it.
+- FIFO completeness for an origin that is gone: holds at p unless p was separated from more than f members of a view
+  that it shared with the origin. Then all processes that held the successor of a purged report may be gone with it.
+- A process may forget an origin that is gone (`ReportForget`). If the origin comes back it is new to that process.
+A crash ends a life: what a recovered process delivers is counted from nothing.
+
+In no paper: `report_deliver_pre` has a clause that no number is skipped before a report that makes it obsolete was
+broadcast. FIFO completeness would allow to skip it and hope for a successor.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from cluster.names import ProcessId
+from cluster.specs.spec import Spec
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from cluster.actions import (
+        Crashed,
+        GcsView,
+        ReportBroadcast,
+        ReportDeliver,
+        ReportEnqueue,
+        ReportForget,
+        ReportPurge,
+        ReportSafe,
+    )
+    from cluster.names import View, ViewId
+    from cluster.reports.messages import Origin
+
+
+class BroadcastHistory:
+    """B_i of one origin: what it broadcast."""
+
+    __slots__ = ("items", "latest", "safe")
+
+    def __init__(self) -> None:
+        self.items: list[tuple[str, bytes]] = []  # report number n is at n - 1
+        self.latest: dict[str, int] = {}  # number of the latest report of each item
+        self.safe = 0  # all numbers up to this one were declared safe
+
+
+class DeliveryHistory:
+    """D_i of one process for one origin."""
+
+    __slots__ = ("latest", "number")
+
+    def __init__(self) -> None:
+        self.number = 0  # of the last delivery
+        self.latest: dict[str, tuple[int, int]] = {}  # item: number of its last delivery, and the step
+
+
+class SharedView(msgspec.Struct):
+    """A view that a process was in, and which of its members it was never separated from since."""
+
+    members: frozenset[ProcessId]
+    with_us: frozenset[ProcessId]
+
+    @property
+    def is_lost(self) -> bool:
+        return len(self.members) - len(self.with_us) > tolerated(len(self.members))
+
+
+def tolerated(count: int) -> int:
+    """f: how many crashes a view of this many members tolerates."""
+    return (count - 1) // 2
+
+
+class ReportsSpec(Spec):
+    NAME = "FIFO_SRB"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.steps = 0
+        self.broadcast: dict[Origin, BroadcastHistory] = {}
+        self.delivered: dict[ProcessId, dict[Origin, DeliveryHistory]] = defaultdict(dict)
+        self.lives: dict[ProcessId, int] = defaultdict(int)  # number of crashes so far
+        self.held: dict[tuple[ProcessId, int], dict[Origin, int]] = defaultdict(dict)  # by process and life
+        self.view: dict[ProcessId, View] = {}
+        self.installed: dict[ViewId, dict[ProcessId, int]] = defaultdict(dict)  # the life that was in the view
+        self.together: dict[ProcessId, dict[ProcessId, int]] = defaultdict(dict)  # since which step
+        self.shared: dict[ProcessId, list[SharedView]] = defaultdict(list)
+        self.forgotten: set[tuple[ProcessId, Origin]] = set()
+
+    # input view_p(v, T) of the end-point
+    def gcs_view_eff(self, act: GcsView, at: ProcessId) -> None:
+        self.steps += 1
+        self.view[at] = act.view
+        self.installed[act.view.id][at] = self.lives[at]
+        moved = frozenset(act.transitional) | {at}
+        since = self.together[at]
+        self.together[at] = {q: since.get(q, 0) if q in moved else self.steps for q in act.view.members if q != at}
+        for shared in self.shared[at]:
+            shared.with_us &= moved
+        members = frozenset(act.view.members)
+        self.shared[at].append(SharedView(members, members))
+
+    # input broadcast_i(m), TP1
+    def report_broadcast_pre(self, act: ReportBroadcast, at: ProcessId) -> None:
+        self.require(act.origin.process == at, "broadcast: the origin is the process itself")
+        history = self.broadcast.setdefault(act.origin, BroadcastHistory())
+        self.require(act.number == len(history.items) + 1, "broadcast: next(m, O_ii)", len(history.items))
+
+    def report_broadcast_eff(self, act: ReportBroadcast, _at: ProcessId) -> None:
+        history = self.broadcast[act.origin]
+        history.items.append((act.item, act.value))
+        if act.item in history.latest:
+            self.branch("broadcast: makes a report obsolete")
+        history.latest[act.item] = act.number
+
+    # internal enqueue_i(m, o), TP2
+    def report_enqueue_pre(self, act: ReportEnqueue, at: ProcessId) -> None:
+        history = self.broadcast.get(act.origin)
+        self.require(
+            history is not None and act.number <= len(history.items), "enqueue: everything was broadcast before"
+        )
+        held = self.held[at, self.lives[at]].get(act.origin, 0)
+        self.require(act.number > held, "enqueue: m not in Q_i", held)
+
+    def report_enqueue_eff(self, act: ReportEnqueue, at: ProcessId) -> None:
+        self.held[at, self.lives[at]][act.origin] = act.number
+
+    # safe_i(m): received by more than f processes of the view, of which f may have crashed meanwhile
+    def report_safe_pre(self, act: ReportSafe, at: ProcessId) -> None:
+        members = self.view[at].members if at in self.view else (at,)
+        holders = [q for q in members if self._held_in_view_of(at, q).get(act.origin, 0) >= act.number]
+        self.require(
+            len(holders) > tolerated(len(members)),
+            "safe: more than f members of the view hold the report",
+            members,
+            holders,
+        )
+
+    def report_safe_eff(self, act: ReportSafe, at: ProcessId) -> None:
+        self.broadcast[act.origin].safe = max(act.number, self.broadcast[act.origin].safe)
+        if len(self.view[at].members if at in self.view else ()) > 1:
+            self.branch("safe: in a view of several members")
+
+    def _held_in_view_of(self, at: ProcessId, q: ProcessId) -> dict[Origin, int]:
+        """What q held in the life in which it was in the view of `at`, also if it has crashed since."""
+        lives = self.installed[self.view[at].id] if at in self.view else {}
+        return self.held[q, lives.get(q, self.lives[q])]
+
+    # internal purge_r_i(m), TP5
+    def report_purge_pre(self, act: ReportPurge, at: ProcessId) -> None:
+        history = self.broadcast[act.origin]
+        item, successor = history.items[act.number - 1][0], history.items[act.successor - 1][0]
+        self.require(act.number < act.successor and item == successor, "purge: m < m'", item, successor)
+        held = self.held[at, self.lives[at]].get(act.origin, 0)
+        self.require(act.successor <= held, "purge: m' is in the same buffer", held)
+        self.require(act.successor <= history.safe, "purge: safe_i(m')", history.safe)
+
+    # output deliver_i(m), TP3
+    def report_deliver_pre(self, act: ReportDeliver, at: ProcessId) -> None:
+        history = self.broadcast.get(act.origin)
+        self.require(
+            history is not None
+            and act.number <= len(history.items)
+            and history.items[act.number - 1] == (act.item, act.value),
+            "integrity: m was broadcast before",
+        )
+        assert history is not None
+        last = self.delivered[at].setdefault(act.origin, DeliveryHistory()).number
+        self.require(act.number != last, "integrity: m is delivered once")
+        self.require(act.number > last, "FIFO order: no later report was delivered before", last)
+        for skipped in range(last + 1, act.number):
+            item = history.items[skipped - 1][0]
+            self.require(history.latest[item] > skipped, "no report is skipped without a successor", skipped, item)
+
+    def report_deliver_eff(self, act: ReportDeliver, at: ProcessId) -> None:
+        self.steps += 1
+        if act.origin.process not in (self.view[at].members if at in self.view else (at,)):
+            self.branch("deliver: from an origin outside the view")
+        delivery = self.delivered[at][act.origin]
+        delivery.number = act.number
+        delivery.latest[act.item] = (act.number, self.steps)
+
+    def report_forget_pre(self, act: ReportForget, at: ProcessId) -> None:
+        members = self.view[at].members if at in self.view else (at,)
+        self.require(
+            act.origin.process not in members or self.lives[act.origin.process] >= act.origin.life,
+            "forget: the origin is gone",
+        )
+
+    def report_forget_eff(self, act: ReportForget, at: ProcessId) -> None:
+        self.forgotten.add((at, act.origin))
+        self.delivered[at].pop(act.origin, None)
+        self.held[at, self.lives[at]].pop(act.origin, None)
+
+    def crashed_eff(self, _act: Crashed, at: ProcessId) -> None:
+        self.lives[at] += 1
+        for state in (self.delivered, self.view, self.together, self.shared):
+            state.pop(at, None)
+
+    # ---- the end of a run
+
+    def judge_end(self, running: dict[ProcessId, int]) -> None:
+        """Checks the processes that are up, by the number of their current life. All are in one view, at rest."""
+        for p in running:
+            present = {origin for origin in self.broadcast if running.get(origin.process) == origin.life}
+            self.invariant_present(p, present)
+            for origin in self.delivered[p].keys() - present:
+                self.invariant_agreement(p, origin, running)
+            for origin in self.delivered[p].keys() - present:
+                self.invariant_completeness(p, origin)
+
+    def invariant_present(self, p: ProcessId, present: Iterable[Origin]) -> None:
+        """Validity for p itself, agreement and completeness for the others; a newcomer is no exception."""
+        for origin in present:
+            delivery = self.delivered[p].get(origin, DeliveryHistory())
+            for item, number in self.broadcast[origin].latest.items():
+                got = delivery.latest.get(item, (0, 0))[0]
+                if origin.process == p:
+                    self.require(got == number, "validity: a broadcast report is delivered", p, item, number, got)
+                else:
+                    self.require(
+                        got == number,
+                        "agreement: every member delivers the current value of every member's item",
+                        p,
+                        origin,
+                        item,
+                        number,
+                        got,
+                    )
+
+    def invariant_agreement(self, p: ProcessId, origin: Origin, running: Iterable[ProcessId]) -> None:
+        for item, (number, step) in self.delivered[p][origin].latest.items():
+            for q in running:
+                if q == p or self.together[p].get(q, step) >= step or (q, origin) in self.forgotten:
+                    continue
+                delivery = self.delivered[q].get(origin, DeliveryHistory())
+                got = delivery.latest.get(item, (0, 0))[0]
+                self.require(
+                    got >= number,
+                    "agreement: members that move together deliver what one of them delivered",
+                    p,
+                    q,
+                    origin,
+                    item,
+                    number,
+                    got,
+                )
+
+    def invariant_completeness(self, p: ProcessId, origin: Origin) -> None:
+        if any(shared.is_lost for shared in self.shared[p] if origin.process in shared.members):
+            self.branch("FIFO completeness: p was separated from more than f members")
+            return
+        delivery = self.delivered[p][origin]
+        for number, (item, _) in enumerate(self.broadcast[origin].items[: delivery.number], 1):
+            got = delivery.latest.get(item, (0, 0))[0]
+            self.require(
+                got >= number,
+                "FIFO completeness: what was broadcast before is delivered or obsolete",
+                p,
+                origin,
+                item,
+                number,
+                got,
+            )
