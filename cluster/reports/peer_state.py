@@ -21,6 +21,7 @@ class PeerPosition:
 
     def acknowledge(self, number: int) -> None:
         self.acknowledged = max(self.acknowledged, number)
+        self.sent = max(self.sent, number)  # another member may have forwarded more
         while self.in_flight and self.in_flight[0] <= number:
             self.in_flight.popleft()
 

@@ -125,7 +125,8 @@ def kind_and_text(error: Exception, judge: RunJudge, world: World) -> tuple[str,
     return type(error).__name__, world.steps, f"{error}\n{where}"
 
 
-def _play(plan: RunPlan, world: World, judge: RunJudge) -> None:
+def schedule(plan: RunPlan, world: World) -> None:
+    """Add and start the nodes of a plan, and schedule its faults and submissions."""
     founder = plan.names[0]
     for name in plan.names:
         world.add(name, contacts=_contacts(plan, name, founder), founds=name == founder)
@@ -135,6 +136,10 @@ def _play(plan: RunPlan, world: World, judge: RunJudge) -> None:
         world.events.at(fault.at, _begin, fault, world)
     for submission in plan.submissions:
         world.events.at(submission.at, _submit, submission, world)
+
+
+def _play(plan: RunPlan, world: World, judge: RunJudge) -> None:
+    schedule(plan, world)
     world.events.run_until(plan.lasts)
     heal(world)
     live = _wait_until_live(world)

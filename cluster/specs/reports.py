@@ -11,8 +11,9 @@ f = floor((n - 1) / 2) follows the view. What that leaves of the liveness proper
 - Validity and agreement between members of the last view: every member has the current value of every item of every
   member, however long each of them is there. So nothing current of members that move together is lost, and a newcomer
   gets everything.
-- Agreement on an origin that is gone: what p delivered while it was in a view with q, q delivers too (or a successor),
-  if the two move together from then on. What nobody delivered who moves on may be lost, and a newcomer gets none of it.
+- Agreement on an origin that is gone: if p and q were in a view with the origin and move together from then on, q
+  delivers what p delivered while it was with q, or a successor. What nobody delivered who moves on may be lost, and who
+  never met the origin need not get anything of it.
 - FIFO completeness for an origin that is gone: holds at p unless p was separated from more than f members of a view
   that it shared with the origin. Then all processes that held the successor of a purged report may be gone with it.
 - A process may forget an origin that is gone (`ReportForget`). If the origin comes back it is new to that process.
@@ -30,6 +31,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from cluster.names import ProcessId
+from cluster.reports.messages import Origin
 from cluster.specs.spec import Spec
 
 if TYPE_CHECKING:
@@ -46,7 +48,6 @@ if TYPE_CHECKING:
         ReportSafe,
     )
     from cluster.names import View, ViewId
-    from cluster.reports.messages import Origin
 
 
 class BroadcastHistory:
@@ -68,6 +69,13 @@ class DeliveryHistory:
     def __init__(self) -> None:
         self.number = 0  # of the last delivery
         self.latest: dict[str, tuple[int, int]] = {}  # item: number of its last delivery, and the step
+
+
+class HoldingEra(msgspec.Struct):
+    """What a process holds of each origin, between two crashes or losses of memory."""
+
+    life: int
+    numbers: dict[Origin, int]
 
 
 class SharedView(msgspec.Struct):
@@ -95,19 +103,26 @@ class ReportsSpec(Spec):
         self.broadcast: dict[Origin, BroadcastHistory] = {}
         self.delivered: dict[ProcessId, dict[Origin, DeliveryHistory]] = defaultdict(dict)
         self.lives: dict[ProcessId, int] = defaultdict(int)  # number of crashes so far
-        self.held: dict[tuple[ProcessId, int], dict[Origin, int]] = defaultdict(dict)  # by process and life
+        self.held: dict[ProcessId, list[HoldingEra]] = defaultdict(list)  # the last one is current
         self.view: dict[ProcessId, View] = {}
-        self.installed: dict[ViewId, dict[ProcessId, int]] = defaultdict(dict)  # the life that was in the view
+        self.installed: dict[ViewId, dict[ProcessId, int]] = defaultdict(dict)  # in which era it entered the view
         self.together: dict[ProcessId, dict[ProcessId, int]] = defaultdict(dict)  # since which step
         self.shared: dict[ProcessId, list[SharedView]] = defaultdict(list)
+        self.left: dict[ProcessId, dict[Origin, int]] = defaultdict(dict)  # at which step the origin left p's view
         self.forgotten: set[tuple[ProcessId, Origin]] = set()
 
     # input view_p(v, T) of the end-point
     def gcs_view_eff(self, act: GcsView, at: ProcessId) -> None:
         self.steps += 1
-        self.view[at] = act.view
-        self.installed[act.view.id][at] = self.lives[at]
         moved = frozenset(act.transitional) | {at}
+        before = self.view.get(at)
+        if before is not None:
+            for q in before.members:
+                if q not in moved:
+                    self.left[at][Origin(q, self._eras_in_view_of(at, q)[0].life + 1)] = self.steps
+        self.view[at] = act.view
+        self._holds(at)
+        self.installed[act.view.id][at] = len(self.held[at]) - 1
         since = self.together[at]
         self.together[at] = {q: since.get(q, 0) if q in moved else self.steps for q in act.view.members if q != at}
         for shared in self.shared[at]:
@@ -134,16 +149,20 @@ class ReportsSpec(Spec):
         self.require(
             history is not None and act.number <= len(history.items), "enqueue: everything was broadcast before"
         )
-        held = self.held[at, self.lives[at]].get(act.origin, 0)
+        held = self._holds(at).get(act.origin, 0)
         self.require(act.number > held, "enqueue: m not in Q_i", held)
 
     def report_enqueue_eff(self, act: ReportEnqueue, at: ProcessId) -> None:
-        self.held[at, self.lives[at]][act.origin] = act.number
+        self._holds(at)[act.origin] = act.number
 
     # safe_i(m): received by more than f processes of the view, of which f may have crashed meanwhile
     def report_safe_pre(self, act: ReportSafe, at: ProcessId) -> None:
         members = self.view[at].members if at in self.view else (at,)
-        holders = [q for q in members if self._held_in_view_of(at, q).get(act.origin, 0) >= act.number]
+        holders = [
+            q
+            for q in members
+            if any(era.numbers.get(act.origin, 0) >= act.number for era in self._eras_in_view_of(at, q))
+        ]
         self.require(
             len(holders) > tolerated(len(members)),
             "safe: more than f members of the view hold the report",
@@ -156,17 +175,23 @@ class ReportsSpec(Spec):
         if len(self.view[at].members if at in self.view else ()) > 1:
             self.branch("safe: in a view of several members")
 
-    def _held_in_view_of(self, at: ProcessId, q: ProcessId) -> dict[Origin, int]:
-        """What q held in the life in which it was in the view of `at`, also if it has crashed since."""
-        lives = self.installed[self.view[at].id] if at in self.view else {}
-        return self.held[q, lives.get(q, self.lives[q])]
+    def _holds(self, at: ProcessId) -> dict[Origin, int]:
+        if not self.held[at]:
+            self.held[at].append(HoldingEra(self.lives[at], {}))
+        return self.held[at][-1].numbers
+
+    def _eras_in_view_of(self, at: ProcessId, q: ProcessId) -> list[HoldingEra]:
+        """What q held in the life in which it was in the view of `at`, also if it has crashed or left it since."""
+        self._holds(q)
+        first = self.installed[self.view[at].id].get(q, len(self.held[q]) - 1) if at in self.view else 0
+        return [era for era in self.held[q][first:] if era.life == self.held[q][first].life]
 
     # internal purge_r_i(m), TP5
     def report_purge_pre(self, act: ReportPurge, at: ProcessId) -> None:
         history = self.broadcast[act.origin]
         item, successor = history.items[act.number - 1][0], history.items[act.successor - 1][0]
         self.require(act.number < act.successor and item == successor, "purge: m < m'", item, successor)
-        held = self.held[at, self.lives[at]].get(act.origin, 0)
+        held = self._holds(at).get(act.origin, 0)
         self.require(act.successor <= held, "purge: m' is in the same buffer", held)
         self.require(act.successor <= history.safe, "purge: safe_i(m')", history.safe)
 
@@ -205,11 +230,13 @@ class ReportsSpec(Spec):
     def report_forget_eff(self, act: ReportForget, at: ProcessId) -> None:
         self.forgotten.add((at, act.origin))
         self.delivered[at].pop(act.origin, None)
-        self.held[at, self.lives[at]].pop(act.origin, None)
+        numbers = {origin: number for origin, number in self._holds(at).items() if origin != act.origin}
+        self.held[at].append(HoldingEra(self.lives[at], numbers))
 
     def crashed_eff(self, _act: Crashed, at: ProcessId) -> None:
         self.lives[at] += 1
-        for state in (self.delivered, self.view, self.together, self.shared):
+        self.held[at].append(HoldingEra(self.lives[at], {}))
+        for state in (self.delivered, self.view, self.together, self.shared, self.left):
             state.pop(at, None)
 
     # ---- the end of a run
@@ -244,9 +271,11 @@ class ReportsSpec(Spec):
                     )
 
     def invariant_agreement(self, p: ProcessId, origin: Origin, running: Iterable[ProcessId]) -> None:
+        left = self.left[p].get(origin, 0)
         for item, (number, step) in self.delivered[p][origin].latest.items():
             for q in running:
-                if q == p or self.together[p].get(q, step) >= step or (q, origin) in self.forgotten:
+                since = self.together[p].get(q, step)
+                if q == p or since >= min(step, left) or (q, origin) in self.forgotten:
                     continue
                 delivery = self.delivered[q].get(origin, DeliveryHistory())
                 got = delivery.latest.get(item, (0, 0))[0]
