@@ -241,6 +241,7 @@ class SemanticBroadcast:
             if member in self.together:
                 own = peer.positions.get(self.me)
                 peer.positions = {self.me: own} if own is not None else {}  # Held frames tell what to forward
+                peer.keep_own_windows()
             else:
                 peer.positions.clear()
                 peer.greeted = False
@@ -329,7 +330,6 @@ class SemanticBroadcast:
                 is_gone = other != self.me and self.present.get(other.process) != other
                 if is_gone and numbers.get(other, 0) < log.held:
                     peer.positions[other] = PeerPosition(numbers.get(other, 0))
-        self._forget_departed()
         self._count_unacked(peer)
         self.due.add(member)
         self._advance_safe()

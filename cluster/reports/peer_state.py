@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING
 
+from cluster.reports.messages import ForwardedWindow
+
 if TYPE_CHECKING:
-    from cluster.reports.messages import ForwardedWindow, Held, Origin, OwnWindow
+    from cluster.reports.messages import Held, Origin, OwnWindow
 
 
 class PeerPosition:
@@ -47,6 +49,12 @@ class PeerState:
     @property
     def in_flight_len(self) -> int:
         return sum(len(position.in_flight) for position in self.positions.values())
+
+    def keep_own_windows(self) -> None:
+        """Drops forwarded windows that were not taken: in the next view they are sent again, if need be."""
+        if self.incoming and isinstance(self.incoming[0][1], ForwardedWindow):
+            self.taken = 0
+        self.incoming = deque(each for each in self.incoming if not isinstance(each[1], ForwardedWindow))
 
     def reset_stream(self, *, connected: bool) -> None:
         """A stream began or ended: what was in flight is lost."""

@@ -183,7 +183,8 @@ class ReportsSpec(Spec):
     def _eras_in_view_of(self, at: ProcessId, q: ProcessId) -> list[HoldingEra]:
         """What q held in the life in which it was in the view of `at`, also if it has crashed or left it since."""
         self._holds(q)
-        first = self.installed[self.view[at].id].get(q, len(self.held[q]) - 1) if at in self.view else 0
+        entered = self.installed[self.view[at].id] if at in self.view else {}
+        first = entered.get(q, len(self.held[q]) - 1)
         return [era for era in self.held[q][first:] if era.life == self.held[q][first].life]
 
     # internal purge_r_i(m), TP5
