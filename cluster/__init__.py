@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from cluster.layer import Delivered
     from cluster.names import ProcessId, View
     from cluster.replica import StateMachine
+    from cluster.reports.broadcast import ReportsFull
+    from cluster.reports.settings import ReportSettings
     from cluster.runtime.api.delivery_stream import Delivery, FellBehind, PrimaryView, Skipped
     from cluster.runtime.api.group import Full, Group, InDoubt, NotDelivered
     from cluster.runtime.api.options import Bounds, Options, Tls
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
     from cluster.runtime.net.keys import BadKey, make_key_file, read_key_file
     from cluster.runtime.net.transport import CannotListen
     from cluster.runtime.observe.metrics import GroupCollector
+    from cluster.runtime.reports.api import ReportedValue, Reports
 
 __all__ = [
     "AlreadyFounded",
@@ -44,6 +47,10 @@ __all__ = [
     "PrimaryView",
     "ProcessId",
     "Replica",
+    "ReportSettings",
+    "ReportedValue",
+    "Reports",
+    "ReportsFull",
     "Skipped",
     "StateMachine",
     "StoreError",
@@ -54,6 +61,9 @@ __all__ = [
 ]
 
 _NAMES_BY_MODULE = {
+    "cluster.reports.broadcast": ("ReportsFull",),
+    "cluster.reports.settings": ("ReportSettings",),
+    "cluster.runtime.reports.api": ("ReportedValue", "Reports"),
     "cluster.layer": ("Delivered",),
     "cluster.names": ("ProcessId", "View"),
     "cluster.replica": ("StateMachine",),

@@ -398,6 +398,7 @@ class SemanticBroadcast:
                     log.drop(window.safe)
             peer.owes_ack[origin] = log.held
             self.due.add(member)
+            self.due.update(other for other, state in self.I.items() if origin in state.positions)
 
     # ---- frames to send
 

@@ -121,8 +121,11 @@ class ReportsSpec(Spec):
                 if q not in moved:
                     self.left[at][Origin(q, self._eras_in_view_of(at, q)[0].life + 1)] = self.steps
         self.view[at] = act.view
-        self._holds(at)
-        self.installed[act.view.id][at] = len(self.held[at]) - 1
+        entered = self.installed[act.view.id]
+        for q in act.view.members:  # a member that never enters the view counts as it was when the first one did
+            self._holds(q)
+            entered.setdefault(q, len(self.held[q]) - 1)
+        entered[at] = len(self.held[at]) - 1
         since = self.together[at]
         self.together[at] = {q: since.get(q, 0) if q in moved else self.steps for q in act.view.members if q != at}
         for shared in self.shared[at]:

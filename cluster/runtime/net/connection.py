@@ -52,9 +52,9 @@ class PeerConnection(asyncio.BufferedProtocol):
     """One connection to a peer, from the handshake to the close."""
 
     __slots__ = (
-        "_bounds", "_decode", "_flushes", "_handshake", "_limit", "_loop", "_owner", "_parts", "_splitter", "_transport", "done",
-        "heard_at", "identity", "is_closed", "is_report_stream", "is_writable", "opened_at", "peer", "reason", "spoke",
-        "we_dialed",
+        "_bounds", "_decode", "_flushes", "_handshake", "_limit", "_loop", "_owner", "_parts", "_splitter",
+        "_transport", "done", "heard_at", "identity", "is_closed", "is_report_stream", "is_writable", "opened_at",
+        "peer", "reason", "spoke", "we_dialed",
     )  # fmt: skip
 
     peer: ProcessId  # the authenticated peer; unset before `identity` is set
