@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from itertools import islice
 
-from cluster.runtime.commands import recovery_commands
+from cluster.runtime.commands import experiment, recovery_commands
 from cluster.runtime.commands.command_line import add_commands
 from cluster.sim import command_line
 from cluster.sim.explore import SeedTask
@@ -42,6 +42,7 @@ def main(argv: list[str] | None = None) -> int:
     command_line.add_options(sim)
     add_commands(commands)
     recovery_commands.add_commands(commands)
+    experiment.add_command(commands)
     options = parser.parse_args(argv)
     if options.command is None:
         parser.print_help()

@@ -12,6 +12,8 @@ from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
+from cluster.reports.sim.mutant_catalogue import REPORT_MUTANTS
+from cluster.reports.sim.run import run_reports_task
 from cluster.sim import stories
 from cluster.sim.explore import SeedTask, explore
 from cluster.sim.mutant_catalogue import MUTANTS
@@ -90,6 +92,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--mutants", action="store_true", help="run mutants of the layers and report which check catches each"
     )
+    parser.add_argument(
+        "--reports", action="store_true", help="run semantically reliable broadcast, not the stack alone"
+    )
     parser.add_argument("--story", choices=sorted(stories.STORIES), help="narrate one of the fixed scenarios")
     parser.add_argument(
         "--stories", type=Path, metavar="DIR", help="write all fixed scenarios to files in this directory"
@@ -98,6 +103,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def _check(options: argparse.Namespace, parser: argparse.ArgumentParser) -> None:
     one_seed = options.seed is not None
+    if options.reports and (options.narrate or options.shrink or options.trace or options.hash):
+        parser.error("--reports works with --seed, --seeds, --minutes and --mutants")
     for name in ("narrate", "shrink", "trace"):
         if getattr(options, name) and not one_seed and not (name == "narrate" and options.story):
             parser.error(f"--{name} needs --seed")
@@ -127,7 +134,7 @@ def main(
         return _hunt(options, write)
     if options.hash:
         return _hash(options, write)
-    if options.seed is not None:
+    if options.seed is not None and not options.reports:
         return _one(options, write)
     return _explore(options, clock, write, spread)
 
@@ -152,7 +159,7 @@ def _explore(
     limit = start + 60.0 * options.minutes if options.minutes else float("inf")
     report = explore(
         _tasks(options),
-        lambda tasks: spread(run_task, tasks, options.jobs),
+        lambda tasks: spread(_runner(options), tasks, options.jobs),
         goes_on=lambda: clock() < limit,
         on_progress=lambda text: write(f"{clock() - start:7.1f} s  {text}"),
     )
@@ -161,8 +168,18 @@ def _explore(
     if report.failed is None:
         write("no violation, and every run was live after the faults healed")
         return 0
-    _report_failure(report.failed, SeedTask(report.failed.seed, *options.nodes), write, reduce=True)
+    task = SeedTask(report.failed.seed, *options.nodes)
+    if options.reports:
+        assert report.failed.failure is not None
+        write("\n" + report.failed.failure.text)
+        write(f"\nreplay: python -m cluster sim --reports --seed {task.seed}{task.options}")
+    else:
+        _report_failure(report.failed, task, write, reduce=True)
     return 1
+
+
+def _runner(options: argparse.Namespace) -> Callable[[SeedTask], RunResult]:
+    return run_reports_task if options.reports else run_task
 
 
 def _report_failure(outcome: RunResult, task: SeedTask, write: Callable[[str], None], *, reduce: bool) -> None:
@@ -227,16 +244,17 @@ def _hunt(options: argparse.Namespace, write: Callable[[str], None]) -> int:
     """Hunt each mutant, by default starting at the seed that is known to catch it."""
     seeds_max = options.seeds or MUTANT_SEEDS
     caught = []
-    for mutant in MUTANTS:
+    mutants, run_one = REPORT_MUTANTS if options.reports else MUTANTS, _runner(options)
+    for mutant in mutants:
         if not mutant.equivalent:
             first = mutant.shown_by if options.seed_from is None else options.seed_from
             seeds = range(first, first + seeds_max)
-            caught.append(hunt(mutant, seeds, lambda seed: run_task(SeedTask(seed, *options.nodes))))
+            caught.append(hunt(mutant, seeds, lambda seed: run_one(SeedTask(seed, *options.nodes))))
             write(row(caught[-1]))
     survivors = [one.name for one in caught if not one.by]
     write(f"\n{len(caught) - len(survivors)} of {len(caught)} caught, each within {seeds_max} seeds\n")
     write("equivalent mutants:")
-    for mutant in MUTANTS:
+    for mutant in mutants:
         if mutant.equivalent:
             write(f"  {mutant.layer}, {mutant.name}: {mutant.equivalent}")
     return 1 if survivors else 0

@@ -114,6 +114,8 @@ class GeneratedReports:
             "published": self.reports.published,
             "refused": self.refused,
             "purged": self.reports.purged,
+            "replaced": self.reports.replaced,
+            "forwarded": self.reports.forwarded,
             "values": {
                 str(sender): {item: value.value.decode() for item, value in of.items()} for sender, of in values.items()
             },

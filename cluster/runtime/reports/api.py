@@ -1,6 +1,6 @@
 """Reports API: publish the current value of an item, read the values of all members, follow the changes.
 
-    reports = Reports(group)                      # a Group or a Replica that runs
+    reports = Reports(group)                      # a Group that runs
     reports.publish("load", b"0.7")               # never waits
     reports.values()[group.me]["load"].value      # by sender and item
     async for change in reports.changes(): ...    # the latest change of each item

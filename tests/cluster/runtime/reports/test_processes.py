@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from tests.cluster.runtime.members import Cluster, Member
@@ -21,14 +22,16 @@ def values(member: Member, sender: str) -> dict[str, str]:
     return next((of for name, of in found.items() if name.partition(".")[0] == sender), {})
 
 
+def has_load_of_a(member: Member) -> bool:
+    return values(member, "a") == {"load": "0.7"}
+
+
 def test_reports_reach_all_members_and_a_stopped_one_costs_nobody_anything(tmp_path: Path) -> None:
     with Cluster(tmp_path) as cluster:
         cluster.begin("abc")
         cluster.members["a"].say(".report load 0.7")
-        for name in "abc":
-            wait_for(
-                lambda name=name: values(cluster.members[name], "a") == {"load": "0.7"}, f"{name} has the load of a"
-            )
+        for member in cluster.members.values():
+            wait_for(partial(has_load_of_a, member), f"{member.name} has the load of a")
         stopped = cluster.members["c"]
         stopped.signal(signal.SIGSTOP)
         cluster.members["a"].say(".reports 2000 50")
