@@ -83,6 +83,9 @@ class ClassState:
         self.got = Flow()
         self.totals = Totals()
 
+    def has_waited_since(self, time_ms: int) -> bool:
+        return self.waiting > 0 or self.backlog_ms > time_ms
+
     def add(self, owner: ProcessId, number: int, waiter: Waiter) -> None:
         queue = self.queues.get(owner)
         if queue is None:

@@ -124,7 +124,8 @@ def load(machine: QosStateMachine, state: EngineSnapshot) -> None:
     machine.bound_ms = state.bound_ms
     scheduler.buckets = [bucket for _, bucket in state.buckets]
     scheduler.may_redirect = policy.may_redirect
-    scheduler.virtual, scheduler.spare, scheduler.shares = state.virtual, state.spare, state.shares
+    scheduler.virtual, scheduler.spare = state.virtual, state.spare
+    scheduler.set_shares(state.shares)
     scheduler.era = state.era
     scheduler.wake_ms = None
 
