@@ -82,7 +82,12 @@ class Pipe:
         return capacity + ahead - used
 
     @property
+    def has_free_channel(self) -> bool:
+        return self.used_bps * ROOM < self.capacity_bps * (ROOM - 1)
+
+    @property
     def has_room(self) -> bool:
+        """There is a free channel, or one to grant ahead."""
         used, capacity = self.used_bps, self.capacity_bps
         if used * ROOM < capacity * (ROOM - 1):
             return True

@@ -20,6 +20,9 @@ starts at the least virtual time of the classes that have waited within KEPT_MS,
 have made up for their gaps. Credit is bounded: no class that begins to wait is further behind the last start than what
 the whole capacity does in CREDIT_MS. To make up for that takes w_k CREDIT_MS of the pipe for class k, and at most
 CREDIT_MS for all classes together: that is the longest time for which a class that used the gaps is held back.
+Grants run ahead of free channels (see `pipes`), but not in a gap: while a class that was short of capacity within
+KEPT_MS does not wait, a class with a greater virtual time starts only where a channel is free. The other class may
+return before one would be.
 
 The order of classes: first the always-available classes, oldest request first; then by virtual time; last the classes
 without a share, because classes of higher priority demand everything: they get what no other class can use.
@@ -160,6 +163,7 @@ class Scheduler:
         roomy = [pid for pid, pipe in self.pipes.items() if pipe.has_room]
         if not roomy:
             return started
+        awaited = self._awaited_virtual(now_ms - KEPT_MS)
         order = [self._key(number, one) for number, one in enumerate(self.classes) if one.waiting]
         heapify(order)
         buckets_of, classes, pipes = self.bound.buckets_of, self.classes, self.pipes
@@ -167,7 +171,10 @@ class Scheduler:
             number = order[0][2]
             chosen = classes[number]
             is_open = not buckets_of[number] or self._is_open(number, now_ms)
-            place = self._place(chosen, roomy) if is_open else None
+            nodes = roomy
+            if awaited is not None and (order[0][0] == 2 or (order[0][0] == 1 and chosen.virtual > awaited)):
+                nodes = [pid for pid in roomy if pipes[pid].has_free_channel]
+            place = self._place(chosen, nodes) if is_open else None
             if place is None:
                 heappop(order)
                 continue
@@ -181,6 +188,13 @@ class Scheduler:
             else:
                 heappop(order)
         return started
+
+    def _awaited_virtual(self, since_ms: int) -> int | None:
+        """The least virtual time of the classes that are short of capacity, and whose queue is empty for a moment."""
+        return min(
+            [one.virtual for one in self.classes if one.short_ms > since_ms and not one.waiting],
+            default=None,
+        )
 
     def _key(self, number: int, one: ClassState) -> tuple[int, int, int]:
         """Sort key of a class: the smallest is next."""
@@ -212,7 +226,7 @@ class Scheduler:
         elif at_home := [pid for pid in roomy if pid in chosen.queues]:
             home = at_home[0] if len(at_home) == 1 else min(at_home, key=lambda pid: chosen.oldest(pid)[1].seq)
             return home, home
-        if not self.may_redirect:
+        if not self.may_redirect or not roomy:
             return None
         owner = min(chosen.queues, key=lambda pid: chosen.oldest(pid)[1].seq)
         return owner, max(roomy, key=lambda pid: self.pipes[pid].free_bps)

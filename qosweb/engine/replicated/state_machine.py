@@ -111,6 +111,7 @@ class QosStateMachine:
                 raise
             self.effect(EntryRejected(position, origin, str(error)))
             return
+        self.binding_is_due |= entries.is_earlier(body)  # as after the load of a snapshot in that format
         self._advance(batch.at_ms)
         if batch.policy is not None:
             self._take_policy(position, origin, batch.policy)
@@ -306,14 +307,17 @@ class QosStateMachine:
         self._rebind_if_due()
 
     def _rebind_if_due(self) -> None:
-        if not (self.binding_is_due or self.policy.binds_anew(self.bound_ms, self.time_ms)):
-            return
+        if self.binding_is_due or self.policy.binds_anew(self.bound_ms, self.time_ms):
+            self.rebind()
+
+    def rebind(self) -> None:
+        """Evaluate the policy in the present environment. A full token bucket stays full, whatever its new rate."""
         scheduler = self.scheduler
-        before = {} if not scheduler.buckets else {
-            rule.constraint: bucket for rule, bucket in zip(scheduler.bound.rules, scheduler.buckets, strict=True)
-        }  # fmt: skip
-        for rule, bucket in zip(scheduler.bound.rules, scheduler.buckets, strict=True) if before else ():
+        before: dict[int, Bucket] = {}
+        for rule, bucket in zip(scheduler.bound.rules, scheduler.buckets, strict=True) if scheduler.buckets else ():
             bucket.fill(rule, self.time_ms)
+            if bucket.level < rule.rate_per_s * DEPTH_MS:
+                before[rule.constraint] = bucket
         self.bind_to(self.policy.environment(self.time_ms, list(self.pipes.values()), self.accessed_ms))
         scheduler.buckets = [
             before.get(rule.constraint) or Bucket(rule.rate_per_s * DEPTH_MS, self.time_ms)
@@ -362,7 +366,11 @@ class QosStateMachine:
             demand_ppm(one, capacity, always=always)
             for one, always in zip(self.classes, bound.always, strict=True)
         ]
-        self.scheduler.change_shares(bound.shares(demand), self.time_ms)
+        shares = bound.shares(demand)
+        for one, share, asked in zip(self.classes, shares, demand, strict=True):
+            if share < asked:
+                one.short_ms = self.time_ms
+        self.scheduler.change_shares(shares, self.time_ms)
 
     def _schedule(self) -> None:
         now_ms, me, classes = self.time_ms, self.me, self.classes
