@@ -32,11 +32,18 @@ GENTLE = (  # of the demo: class, size and weight
 )  # fmt: skip
 
 
+GENTLE_FLOORS = ("/shop", "/images")  # classes of the gentle load with floors that they do not use
+
+
 class SampleShares(NamedTuple):
-    """What started, in windows: per cent of the free pages in it, and of the capacity."""
+    """Shares in per cent: of the free pages in what started, and of what started in the capacity, in each window.
+
+    `unserved`: how many of the requests were not served, of classes that ask for less than their floors.
+    """
 
     free: list[float]
     used: list[float]
+    unserved: float
 
 
 def make_sample_plan(seed: int, nodes: str, free_per_s: float, paid_per_s: float, windows: int = WINDOWS) -> EnginePlan:
@@ -70,8 +77,10 @@ def sample_shares(
         window = int((client.started_at - BEGIN) // WINDOW)
         if client.started and 0 <= window < windows:
             got[window][client.arrival.name] += client.arrival.cost
+    modest = [client.started for client in scene.clients.all if client.arrival.name in GENTLE_FLOORS]
     totals = [sum(one.values()) for one in got]
     return SampleShares(
         [100 * one[FREE] / total for one, total in zip(got, totals, strict=True)],
         [100 * total / (len(nodes) * NODE_BPS * WINDOW) for total in totals],
+        100 * modest.count(0) / len(modest),
     )
