@@ -8,9 +8,9 @@ belongs to this node tells how fast its own queue moves:
     wait = cost of what waits here / (rate of the class * started of ours / started of all),
 
 where both start rates are recent means (`flows`). The rate of the class is that at which its requests really started
-recently, too: a class often gets more than its share, and a request that could be served must not be denied. If the class started less than its weight (see the scheduler) allows, because it asked for less, its weight
-is its rate. If none of this node's requests started recently, all requests of the class that wait anywhere count as
-ahead.
+recently, too: a class often gets more than its share, and a request that could be served must not be denied. If the
+class started less than its weight (see the scheduler) allows, because it asked for less, its weight is its rate. If
+none of this node's requests started recently, all requests of the class that wait anywhere count as ahead.
 A bound that is always enforced admits what its bucket allows, at whichever node the requests wait.
 Neighbours: `local_queue` calls this and reports waits and starts; the state machine knows the rest.
 """

@@ -2,8 +2,9 @@
 
     mean <- mean + (rate of the last STEP_MS - mean) / 16
 
-After one second of steady flow the mean is at 47 % of it, after two at 72 %, after four at 92 %: slow enough to smooth out arrivals of a few requests a second,
-fast enough to follow a flash crowd. (What waits counts as demand at once, see `demand`.)
+After one second of steady flow the mean is at 47 % of it, after two at 72 %, after four at 92 %: slow enough to smooth
+out arrivals of a few requests a second, fast enough to follow a flash crowd. (What waits counts as demand at once, see
+`demand`.)
 """
 
 from __future__ import annotations

@@ -168,12 +168,14 @@ class Scheduler:
         heapify(order)
         buckets_of, classes, pipes = self.bound.buckets_of, self.classes, self.pipes
         while order and roomy:
-            number = order[0][2]
+            rank, virtual, number = order[0]
             chosen = classes[number]
-            is_open = not buckets_of[number] or self._is_open(number, now_ms)
             nodes = roomy
-            if awaited is not None and (order[0][0] == 2 or (order[0][0] == 1 and chosen.virtual > awaited)):
+            if awaited is not None and (rank == 2 or (rank == 1 and virtual > awaited)):
                 nodes = [pid for pid in roomy if pipes[pid].has_free_channel]
+                if not nodes:
+                    break  # the classes after it are in debt, too
+            is_open = not buckets_of[number] or self._is_open(number, now_ms)
             place = self._place(chosen, nodes) if is_open else None
             if place is None:
                 heappop(order)
@@ -226,7 +228,7 @@ class Scheduler:
         elif at_home := [pid for pid in roomy if pid in chosen.queues]:
             home = at_home[0] if len(at_home) == 1 else min(at_home, key=lambda pid: chosen.oldest(pid)[1].seq)
             return home, home
-        if not self.may_redirect or not roomy:
+        if not self.may_redirect:
             return None
         owner = min(chosen.queues, key=lambda pid: chosen.oldest(pid)[1].seq)
         return owner, max(roomy, key=lambda pid: self.pipes[pid].free_bps)

@@ -155,7 +155,9 @@ def load(machine: QosStateMachine, state: EngineSnapshot) -> None:
 
 def _save_class(one: ClassState) -> ClassSnapshot:
     queues = [(owner, list(one.queues[owner].items())) for owner in sorted(one.queues)]
-    return ClassSnapshot(one.name, queues, one.virtual, one.spare_cost, one.backlog_ms, one.came, one.got, one.totals, one.short_ms)
+    return ClassSnapshot(
+        one.name, queues, one.virtual, one.spare_cost, one.backlog_ms, one.came, one.got, one.totals, one.short_ms
+    )
 
 
 def _load_class(saved: ClassSnapshot) -> ClassState:

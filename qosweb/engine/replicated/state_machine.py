@@ -363,8 +363,7 @@ class QosStateMachine:
         capacity = self.capacity_bps
         bound = self.scheduler.bound
         demand = [
-            demand_ppm(one, capacity, always=always)
-            for one, always in zip(self.classes, bound.always, strict=True)
+            demand_ppm(one, capacity, always=always) for one, always in zip(self.classes, bound.always, strict=True)
         ]
         shares = bound.shares(demand)
         for one, share, asked in zip(self.classes, shares, demand, strict=True):

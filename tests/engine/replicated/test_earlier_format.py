@@ -101,7 +101,7 @@ def test_policy_and_totals_are_taken_over(replayed: list[bytes]) -> None:
     ]
 
 
-def test_requests_are_served_afterwards(replayed: list[bytes]) -> None:
+def test_requests_are_served_afterwards() -> None:
     machine = new_machine()
     machine.restore(STEPS[-1].state)
     a = ProcessId("a")
