@@ -76,7 +76,8 @@ ENTRY_POINTS = frozenset(
     {
         "qosweb.__main__", "qosweb.cli", "qosweb.engine.sim.__main__", "cluster.__main__", "loadgen.__main__",
         "loadgen.cli",
-        "loadgen.run.worker", "qosweb.analytics.spark.session", "qosweb.demo.node_process",
+        "loadgen.run.worker", "qosweb.analytics.spark.session", "qosweb.analytics.spark.submit",
+        "qosweb.demo.node_process",
     }
 )  # fmt: skip
 

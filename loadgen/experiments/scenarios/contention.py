@@ -64,9 +64,9 @@ class ContentionExperiment(NamedTuple):
 
     def criterion(self, *, quick: bool) -> str:
         return (
-            f"Up to {FREE_TO:g} times the pipe nothing is denied and the mix is as asked for; above the pipe each class "
-            f"has half, or all it asks for if that is less: within {QUICK_POINTS if quick else POINTS:g} points, or "
-            f"{EDGE_POINTS:g} where /b asks for nearly half."
+            f"Up to {FREE_TO:g} times the pipe nothing is denied and the mix is as asked for; above the pipe each "
+            f"class has half, or all it asks for if that is less: within {QUICK_POINTS if quick else POINTS:g} points, "
+            f"or {EDGE_POINTS:g} where /b asks for nearly half."
         )
 
     def carry_out(self, bench: Workbench) -> ExperimentFindings:

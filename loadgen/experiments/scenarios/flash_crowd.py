@@ -42,9 +42,9 @@ class FlashCrowd(NamedTuple):
 
     def criterion(self, *, quick: bool) -> str:
         return (
-            f"What the others are served stays at {QUICK_KEPT_PERCENT if quick else KEPT_PERCENT:g} % or more of what it "
-            "was (of what they ask for, before and during the crowd); the crowded class gets at least its fifth, and "
-            f"with it the pipe is filled to {QUICK_FILLED_PERCENT if quick else FILLED_PERCENT:g} % or more."
+            f"What the others are served stays at {QUICK_KEPT_PERCENT if quick else KEPT_PERCENT:g} % or more of what "
+            "it was (of what they ask for, before and during the crowd); the crowded class gets at least its fifth, "
+            f"and with it the pipe is filled to {QUICK_FILLED_PERCENT if quick else FILLED_PERCENT:g} % or more."
         )
 
     def carry_out(self, bench: Workbench) -> ExperimentFindings:

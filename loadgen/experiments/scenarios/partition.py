@@ -61,11 +61,11 @@ class PartitionExperiment(NamedTuple):
 
     def criterion(self, *, quick: bool) -> str:
         return (
-            "While cut, three nodes have a primary view and two have none; /a has at least 50 % and /b 30 % of the bytes "
-            f"on each side (less {QUICK_POINTS if quick else POINTS:g} points); of orders, {ORDERS_PERCENT:g} % or more "
-            "are served by the three and none by the two, and no node that is in a primary view denies one. Before and "
-            "after it the same holds of all five; after it there is one view of five, the order of all nodes is one, and "
-            "so are their accounts."
+            "While cut, three nodes have a primary view and two have none; /a has at least 50 % and /b 30 % of the "
+            f"bytes on each side (less {QUICK_POINTS if quick else POINTS:g} points); of orders, {ORDERS_PERCENT:g} % "
+            "or more are served by the three and none by the two, and no node that is in a primary view denies one. "
+            "Before and after it the same holds of all five; after it there is one view of five, the order of all "
+            "nodes is one, and so are their accounts."
         )
 
     def carry_out(self, bench: Workbench) -> ExperimentFindings:

@@ -45,8 +45,8 @@ class SuccessiveFailures(NamedTuple):
         points, fill = (QUICK_POINTS, QUICK_USED_PERCENT) if quick else (POINTS, USED_PERCENT)
         return (
             "After each kill there is a primary view of all that are left, down to two of five; in every stage the "
-            f"shares are within {points:g} points and {fill:g} % or more of the remaining pipes are used; no request is "
-            "lost but those that were sent on to a killed node."
+            f"shares are within {points:g} points and {fill:g} % or more of the remaining pipes are used; no request "
+            "is lost but those that were sent on to a killed node."
         )
 
     def carry_out(self, bench: Workbench) -> ExperimentFindings:

@@ -53,9 +53,10 @@ class Throughput(NamedTuple):
     layout: Layout = SIDE_BY_SIDE
 
     def criterion(self, *, quick: bool) -> str:
+        percent = 100 * (QUICK_RATIO_MIN if quick else RATIO_MIN)
         return (
-            f"From a lifetime of 0.5 s on, a node with guarantees serves {100 * (QUICK_RATIO_MIN if quick else RATIO_MIN):g}"
-            " % or more of what a plain node serves beside it through a pipe of the same width."
+            f"From a lifetime of 0.5 s on, a node with guarantees serves {percent:g} % or more "
+            "of what a plain node serves beside it through a pipe of the same width."
         )
 
     def carry_out(self, bench: Workbench) -> ExperimentFindings:
