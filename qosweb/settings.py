@@ -10,10 +10,12 @@ import difflib
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from ipaddress import ip_network
 from pathlib import Path
 from typing import Any
 
 from qosweb.errors import UsageError
+from qosweb.http.forwarded import Network
 from qosweb.units import Address, format_size, parse_address, parse_count, parse_duration_s, parse_size
 from qosweb.webqos.values import BadValue, rate_bps, share_ppm
 
@@ -102,6 +104,23 @@ def _host_names(text: str) -> tuple[str, ...]:
         if not re.fullmatch(r"[A-Za-z0-9._-]{1,255}", name):
             raise ValueError(f"'{name}' is not a host name, such as node1.example (without a port)")
     return names
+
+
+def parse_networks(text: str) -> tuple[Network, ...]:
+    """Parse networks and addresses, separated by commas, such as 10.0.0.0/8. Raises ValueError."""
+    return tuple(_network(one.strip()) for one in text.split(",") if one.strip())
+
+
+def _network(text: str) -> Network:
+    try:
+        return ip_network(text)
+    except ValueError:
+        pass
+    try:
+        hint = f"; did you mean {ip_network(text, strict=False)}?"
+    except ValueError:
+        hint = ""
+    raise ValueError(f"'{text}' is not a network or an address, such as 10.0.0.0/8 or 2001:db8::1{hint}")
 
 
 def _origin(text: str) -> str:
@@ -200,6 +219,18 @@ class ServeSettings:
     upstream_timeout: float = _option(
         _seconds, "TIME", "time limit for --upstream to send data; then 504", default=30.0
     )
+    trust_proxy: tuple[Network, ...] = _option(
+        parse_networks,
+        "NETWORK",
+        "believe X-Forwarded-For and Forwarded of proxies with these addresses; may be repeated",
+        default=(),
+    )
+    proxy_protocol: bool = _option(
+        _yes_or_no,
+        "",
+        "connections begin with a PROXY header (version 1 or 2); with --trust-proxy only those of these proxies",
+        default=False,
+    )
     capacity: int | None = _option(
         parse_byte_rate, "RATE", "bandwidth of this node, such as 2MB/s: responses are paced to it", default=None
     )
@@ -261,7 +292,7 @@ class OptionSpec:
     @property
     def is_list(self) -> bool:
         """Whether the option may be repeated."""
-        return self.parse in (_addresses, _host_names)
+        return self.parse in (_addresses, _host_names, parse_networks)
 
     @property
     def has_default(self) -> bool:

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
+
 from qosweb import middleware
+from qosweb.errors import UsageError
 from qosweb.middleware import ApplicationRequest, Denial, Doorkeeper, Permit, response_fields
 from tests.cluster.runtime.loops import eventually, run
 
@@ -37,6 +40,26 @@ def test_a_permit_is_closed_and_the_next_request_gets_it() -> None:
         await door.close()
 
     run(story)
+
+
+def test_the_client_behind_a_trusted_proxy() -> None:
+    async def story() -> None:
+        door = Doorkeeper("client in 10.0.0.0/8 => </**>.server_resource > 1%\n", trust_proxy=["192.0.2.1/32"])
+        forwarded = request("/a", ("X-Forwarded-For", "10.0.0.7"))
+        direct = ApplicationRequest("GET", "/a", [("X-Forwarded-For", "10.0.0.7")], "192.0.2.2")
+        classes = []
+        for one in (forwarded, direct):
+            permit = await door.enter(one)
+            assert isinstance(permit, Permit)
+            classes.append(permit.account.name)
+            permit.close(0)
+        assert (forwarded.client, direct.client) == ("10.0.0.7", "192.0.2.2")
+        assert classes[0] != classes[1]
+        await door.close()
+
+    run(story)
+    with pytest.raises(UsageError, match="^trust_proxy: '10.0.0.1/8' is not a network"):
+        Doorkeeper(SPEC, trust_proxy=["10.0.0.1/8"])
 
 
 def test_a_denial_says_why() -> None:

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
 
     from aiohttp.base_protocol import BaseProtocol
 
+    from qosweb.http.forwarded import TrustedNetworks
     from qosweb.server.accesslog.recorder import AccessRecorder
     from qosweb.server.connection.client_share import SharedPlaces
     from qosweb.server.connection.connections import Connections
@@ -45,3 +46,4 @@ class ConnectionContext:
     upstreams: Upstreams
     name: str  # of the node
     report_fault: Callable[[Exception], None]
+    trusted: TrustedNetworks  # of the proxies in front of this node

@@ -96,10 +96,11 @@ def read_plain(message: RawRequestMessage, hosts: dict[str, str], admission: Adm
 class PlainHeads:
     """Cache of heads that came at least twice, by their bytes. The connection reads ``known`` directly."""
 
-    __slots__ = ("_seen_once", "known")
+    __slots__ = ("_seen_once", "clients", "known")
 
     def __init__(self) -> None:
         self.known: dict[bytes, PlainHead] = {}
+        self.clients: dict[bytes, str] = {}  # of known heads that trusted proxies sent
         self._seen_once: set[int] = set()  # hashes only: a head that never comes again costs little memory
 
     def remember(self, head: bytes, meaning: PlainHead) -> None:
@@ -113,6 +114,13 @@ class PlainHeads:
         if len(self.known) >= HEADS_MAX:
             self.known.clear()
         self.known[head] = meaning
+
+    def remember_client(self, head: bytes, client: str) -> None:
+        """Remember the client that a trusted proxy names in ``head``, if the head is known."""
+        if head in self.known:
+            if len(self.clients) >= HEADS_MAX:
+                self.clients.clear()
+            self.clients[head] = client
 
     def forget(self) -> None:
         """Clear the cache: the meaning of heads has changed."""

@@ -75,7 +75,7 @@ class Sending(Closing):
     def _send_from_disk(self, exchange: Exchange, answer: Answer, head: bytes, *, closes: bool) -> None:
         context = self._context
         assert self._transport is not None
-        if not context.open_files.has_room_for(self.client):
+        if not context.open_files.has_room_for(exchange.client):
             self._send(exchange, _TOO_MANY_FILES if context.open_files.is_full else _TOO_MANY_FILES_TO_CLIENT)
             return
         span = next(part for part in answer.body if isinstance(part, FileSpan))
@@ -88,7 +88,7 @@ class Sending(Closing):
                 os.close(descriptor)
             self._read_again(exchange)
             return
-        context.open_files.take(self.client)
+        context.open_files.take(exchange.client)
         if exchange.permit is not None and exchange.permit.rate_bps is not None:
             self._send_paced(exchange, exchange.permit, answer, head, closes=closes, file=descriptor)
             return
@@ -140,7 +140,7 @@ class Sending(Closing):
         self._sender = self._sending = None
         self._mark_at = 0.0
         if answer.from_disk:
-            self._context.open_files.give_back(self.client)
+            self._context.open_files.give_back(exchange.client)
         self.active_at = self._clock.read()
         if not complete:
             self._record(exchange, "failed", answer.status, body_sent)

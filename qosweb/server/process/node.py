@@ -14,6 +14,7 @@ from aiohttp.base_protocol import BaseProtocol
 from qosweb.admission import AdmissionControl, Clock
 from qosweb.engine.replicated.compiled_policy import CompiledPolicy
 from qosweb.errors import UsageError
+from qosweb.http.forwarded import TrustedNetworks
 from qosweb.server.accesslog.file import LogFile
 from qosweb.server.accesslog.recorder import AccessRecorder
 from qosweb.server.cluster.clock_skew import ClockSkewMonitor
@@ -24,8 +25,9 @@ from qosweb.server.connection.connections import Connections
 from qosweb.server.connection.context import ConnectionContext, ConnectionLimits
 from qosweb.server.connection.fast_path import PlainHeads
 from qosweb.server.connection.head_parser import HeadLimits
+from qosweb.server.connection.listener import Listener
+from qosweb.server.connection.proxied_connection import ProxiedConnection
 from qosweb.server.connection.tls import TlsFiles
-from qosweb.server.connection.tls_listener import TlsListener
 from qosweb.server.files.files import Root
 from qosweb.server.files.pacing import SendPacer
 from qosweb.server.files.page_store import PageStore
@@ -128,6 +130,7 @@ class Node:
             self.upstreams,
             self.name,
             self._report_fault,
+            TrustedNetworks(settings.trust_proxy),
         )
         self.faults = 0
         self.primary_since = self.started_at
@@ -137,7 +140,7 @@ class Node:
         self._has_primary = asyncio.Event()
         self._policy_waits: dict[str, asyncio.Future[int | None]] = {}
         self._viewed: tuple[int, View | None] = (-1, None)
-        self._server: asyncio.Server | TlsListener | None = None
+        self._server: asyncio.Server | Listener | None = None
         self._chores: list[asyncio.Task[None]] = []
         self._is_draining = False
 
@@ -146,11 +149,15 @@ class Node:
         address = address_of(listener)
         await self._enter_cluster(f"{'http' if self.tls is None else 'https'}://{address}")
         self.recorder.announce_policy()
-        if self.tls is not None:
-            self._server = TlsListener(self._context, self.tls, listener)
+        connection = ProxiedConnection if self.settings.trust_proxy else HttpConnection
+        has_proxy_headers = self.settings.proxy_protocol
+        if self.tls is not None or has_proxy_headers:
+            self._server = Listener(
+                self._context, listener, connection, tls=self.tls, has_proxy_headers=has_proxy_headers
+            )
         else:
             self._server = await self._loop.create_server(
-                lambda: HttpConnection(self._context), sock=listener, backlog=BACKLOG
+                lambda: connection(self._context), sock=listener, backlog=BACKLOG
             )
         await asyncio.to_thread(self.admission.accounts.classifier.refresh_links, self.store.root.path)
         self._chores = [

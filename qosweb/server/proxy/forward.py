@@ -151,7 +151,8 @@ class Relay:
         outgoing = request_fields(
             fields,
             host=exchange.host or self.place.origin.partition("//")[2],
-            client=exchange.client,
+            peer=exchange.proxy or exchange.client,
+            is_trusted=bool(exchange.proxy),
             proto="https" if context.site.is_secure else "http",
             me=context.name,
             version=f"{message.version.major}.{message.version.minor}",

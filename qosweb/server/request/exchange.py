@@ -44,6 +44,7 @@ class Exchange:
     arrived: float
     started: float
     resume: Callable[[Exchange], None]
+    proxy: str = ""  # the trusted proxy that sent the request for `client`, if there is one
     host: str = ""
     target: RequestTarget | None = None
     key: str = ""  # the escaped path of the target: the key of its page in the store
