@@ -71,8 +71,8 @@ class Doorkeeper:
         """`capacity` is a rate such as ``2MB/s``; None: measured. Raises UsageError for an invalid `spec`.
 
         `trust_proxy`: networks such as ``10.0.0.0/8``. The client of a request from there is the last other address in
-        its X-Forwarded-For or Forwarded, as with ``qosweb serve --trust-proxy``. Leave it out if the server in which the
-        application runs sets the client's address itself.
+        its X-Forwarded-For or Forwarded, as with ``qosweb serve --trust-proxy``. Leave it out if the server in which
+        the application runs sets the client's address itself.
         """
         self._policy = _compile(source, spec)
         try:

@@ -58,7 +58,7 @@ def test_the_client_behind_a_trusted_proxy() -> None:
         await door.close()
 
     run(story)
-    with pytest.raises(UsageError, match="^trust_proxy: '10.0.0.1/8' is not a network"):
+    with pytest.raises(UsageError, match=r"^trust_proxy: '10.0.0.1/8' is not a network"):
         Doorkeeper(SPEC, trust_proxy=["10.0.0.1/8"])
 
 

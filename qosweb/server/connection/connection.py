@@ -230,6 +230,8 @@ class HttpConnection(Timeouts):
 
     def _run(self, exchange: Exchange) -> None:
         step = proceed(exchange, self._context.site)
+        if exchange.is_from_node:
+            self._context.connections.exempt(self)
         if isinstance(step, Waiting):
             self._exchange = exchange
             self._blocked = True

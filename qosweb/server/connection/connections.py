@@ -97,6 +97,13 @@ class Connections:
         self._add(new, client)
         return ConnectionDecision.ACCEPTED
 
+    def exempt(self, connection: TrackedConnection) -> None:
+        """Count ``connection`` for no client any more: a node of the cluster forwards requests on it."""
+        client = self._all.get(connection)
+        if client:
+            self._all[connection] = ""
+            self._count_out(client)
+
     def _has_too_many(self, client: str) -> bool:
         if not client or self._by_client[client] < self._client_max:
             return False
@@ -129,10 +136,13 @@ class Connections:
             return
         self._silent.pop(connection, None)
         if client:
-            self._by_client[client] -= 1
-            if not self._by_client[client]:
-                del self._by_client[client]
+            self._count_out(client)
         self._note_if_empty()
+
+    def _count_out(self, client: str) -> None:
+        self._by_client[client] -= 1
+        if not self._by_client[client]:
+            del self._by_client[client]
 
     def sweep(self, now: float) -> None:
         """Let every connection check its timeouts."""

@@ -44,7 +44,8 @@ class Exchange:
     arrived: float
     started: float
     resume: Callable[[Exchange], None]
-    proxy: str = ""  # the trusted proxy that sent the request for `client`, if there is one
+    proxy: str = ""  # the trusted proxy or node that sent the request for `client`, if there is one
+    is_from_node: bool = False  # another node of the cluster forwards it, as its ticket proves
     host: str = ""
     target: RequestTarget | None = None
     key: str = ""  # the escaped path of the target: the key of its page in the store

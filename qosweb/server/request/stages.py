@@ -103,7 +103,7 @@ def check_method(exchange: Exchange, site: Site) -> Step:
 
 
 def resolve_target(exchange: Exchange, site: Site) -> Step:
-    """Resolve the request target to a canonical path below the root."""
+    """Resolve the request target to a canonical path below the root; find the client of a forwarded request."""
     if not site.is_secure and exchange.message.path[:6].lower() == "https:":  # RFC 9110 section 7.4
         return explain(421, "An https target was requested on a connection without TLS.", must_close=True)
     try:
@@ -115,6 +115,9 @@ def resolve_target(exchange: Exchange, site: Site) -> Step:
     exchange.key = exchange.target.escaped_path
     if exchange.target.authority is not None:  # RFC 9112 section 3.2.2: it replaces Host
         exchange.host = exchange.target.authority
+    if exchange.ticket is not None and (client := site.admission.redirects.forwarded_client(exchange)):
+        exchange.proxy, exchange.client = exchange.proxy or exchange.client, client
+        exchange.is_from_node = True
     return None
 
 
