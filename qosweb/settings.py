@@ -20,6 +20,7 @@ from qosweb.units import Address, format_size, parse_address, parse_count, parse
 from qosweb.webqos.values import BadValue, rate_bps, share_ppm
 
 ENV_PREFIX = "QOSWEB_"
+LOG_FIELDS = ("user_agent", "referer", "query", "upstream_ms")  # those that a log has on demand
 
 # Kubernetes sets these in every pod if a service is called qosweb (or qosweb-something).
 _OF_AN_ORCHESTRATOR = re.compile(ENV_PREFIX + r"(?:\w+_)?(?:SERVICE_HOST|SERVICE_PORT(?:_\w+)?|PORT(?:_\d+_\w+)?)$")
@@ -54,6 +55,14 @@ def _log_format(text: str) -> str:
     if text not in ("json", "combined"):
         raise ValueError(f"'{text}' is not a log format; use json or combined")
     return text
+
+
+def _log_fields(text: str) -> tuple[str, ...]:
+    names = tuple(dict.fromkeys(one.strip() for one in text.split(",") if one.strip()))
+    for name in names:
+        if name not in LOG_FIELDS:
+            raise ValueError(f"'{name}' is not one of {', '.join(LOG_FIELDS)}{did_you_mean(name, LOG_FIELDS)}")
+    return names
 
 
 def _optional_address(text: str) -> Address | None:
@@ -192,11 +201,21 @@ class ServeSettings:
     order_log: Path | None = _option(_path, "FILE", "log each entry of the cluster's total order", default=None)
     index: str = _option(_file_name, "NAME", "file name of the index page of a directory", default="index.html")
 
+    error_pages: Path | None = _option(
+        _path, "DIR", "folder of error pages such as 404.html, 503.html, 5xx.html", default=None
+    )
+
     tls_cert: Path | None = _option(_path, "F", "certificate chain (PEM) to serve HTTPS", default=None)
     tls_key: Path | None = _option(_path, "F", "private key (PEM) of --tls-cert", default=None)
 
     access_log: str = _option(_log_file, "FILE", "access log; - for standard output, none to disable", default="-")
     access_log_format: str = _option(_log_format, "json|combined", "format of the access log", default="json")
+    access_log_fields: tuple[str, ...] = _option(
+        _log_fields,
+        "NAME",
+        f"more fields of JSON lines: {', '.join(LOG_FIELDS)}; may be repeated",
+        default=(),
+    )
     access_log_rotate: int = _option(
         parse_size, "SIZE", "start a new log file at this size; 0 means never", default=256 << 20
     )
@@ -292,7 +311,7 @@ class OptionSpec:
     @property
     def is_list(self) -> bool:
         """Whether the option may be repeated."""
-        return self.parse in (_addresses, _host_names, parse_networks)
+        return self.parse in (_addresses, _host_names, parse_networks, _log_fields)
 
     @property
     def has_default(self) -> bool:
@@ -394,6 +413,8 @@ def _check_together(settings: ServeSettings) -> None:
             f"--max-request-line {format_size(settings.max_request_line)} is larger than --max-header-size "
             f"{format_size(settings.max_header_size)}, which includes it; lower the first or raise the second"
         )
+    if settings.access_log_fields and settings.access_log_format != "json":
+        raise UsageError("--access-log-fields is for --access-log-format json; combined has its own fixed fields")
     _check_group(settings)
     admin = settings.admin
     if admin is not None and not admin.is_loopback and settings.admin_token_file is None:

@@ -15,4 +15,5 @@ the one exception that it documents.
     bodies         framing of request bodies
     hops           header fields of forwarded messages
     forwarded      the client's address behind trusted proxies
+    problems       errors as JSON, for clients that prefer it
 """

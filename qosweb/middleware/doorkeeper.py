@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from http import HTTPStatus
 from typing import TYPE_CHECKING
 
 from multidict import CIMultiDict
@@ -21,6 +22,7 @@ from qosweb.engine.replicated.compiled_policy import CompiledPolicy
 from qosweb.errors import UsageError
 from qosweb.http.forwarded import TrustedNetworks
 from qosweb.http.hosts import parse_host
+from qosweb.http.problems import preferred_json_type, problem_body
 from qosweb.http.targets import BadTarget, parse_target
 from qosweb.settings import parse_byte_rate, parse_networks
 from qosweb.webqos import compile_policy
@@ -182,7 +184,15 @@ def response_fields(decided: Permit | Denial) -> list[tuple[str, str]]:
     of_class = ("QoS-Class", decided.account.field_text)
     if isinstance(decided, Permit):
         return [of_class, ("QoS-Decision", "served")]
-    return [of_class, *decided.fields]
+    return [of_class, *decided.fields, ("Vary", "Accept")]
+
+
+def response_body(denial: Denial, request: ApplicationRequest) -> tuple[str, bytes]:
+    """The media type and the body of a denial: text, or JSON if the client prefers it."""
+    json_type = preferred_json_type(request.field_lines("Accept"), "text/plain")
+    if json_type is None:
+        return "text/plain; charset=utf-8", f"{denial.text}\n".encode()
+    return json_type, problem_body(denial.status, HTTPStatus(denial.status).phrase, denial.text)
 
 
 def _compile(source: str, spec: str) -> CompiledPolicy:

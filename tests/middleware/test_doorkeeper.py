@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import json
 
 import pytest
 
 from qosweb import middleware
 from qosweb.errors import UsageError
-from qosweb.middleware import ApplicationRequest, Denial, Doorkeeper, Permit, response_fields
+from qosweb.middleware import ApplicationRequest, Denial, Doorkeeper, Permit, response_body, response_fields
 from tests.cluster.runtime.loops import eventually, run
 
 SPEC = 'set channel = 64KB in 1s\n</a>.server_resource = 25%\ncookie("plan") = "free" => </b>.num_requests < 1\n'
@@ -73,6 +74,10 @@ def test_a_denial_says_why() -> None:
         assert fields["QoS-Decision"] == f"denied; reason={denial.reason}"
         assert int(fields["Retry-After"]) >= 1
         assert (denial.status, fields["QoS-Class"]) == (503, denial.account.name)
+        assert response_body(denial, request()) == ("text/plain; charset=utf-8", f"{denial.text}\n".encode())
+        media_type, body = response_body(denial, request("/b", ("Accept", "application/json, */*;q=0.1")))
+        assert (media_type, json.loads(body)["detail"]) == ("application/json", denial.text)
+        assert fields["Vary"] == "Accept"
         await door.close()
 
     run(story)

@@ -113,7 +113,7 @@ class TicketOffice:
         self._used: set[bytes] = set()  # tags
         self._late_at: list[tuple[int, bytes]] = []  # a heap: when each tag may be forgotten
         self._latest_ms = 0
-        self._readers = {
+        self._readers: dict[bytes, msgspec.msgpack.Decoder[_Wire] | msgspec.msgpack.Decoder[_ForwardedWire]] = {
             _REDIRECTED: msgspec.msgpack.Decoder(_Wire),
             _FORWARDED: msgspec.msgpack.Decoder(_ForwardedWire),
         }
@@ -134,7 +134,7 @@ class TicketOffice:
         rid: RequestId,
         client: str = "",
     ) -> str:
-        """Issue a ticket for a request of this node to ``node``. ``client`` is given if this node forwards the request."""
+        """Issue a ticket for a request of this node to ``node``. ``client``: of a request that this node forwards."""
         packed = _packed(client)
         said = (
             self._me.name,

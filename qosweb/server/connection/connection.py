@@ -197,8 +197,7 @@ class HttpConnection(Timeouts):
             self._on_new_client(head.message, piece if head.is_single_piece else b"")
         if (
             not head.has_body
-            and (plain := read_plain(head.message, self._context.recorder.hosts, self._context.site.admission))
-            is not None
+            and (plain := read_plain(head.message, self._context.recorder, self._context.site.admission)) is not None
         ):
             if head.is_single_piece:
                 self._context.plain_heads.remember(piece, plain)

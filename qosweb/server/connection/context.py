@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from qosweb.server.connection.head_parser import HeadLimits
     from qosweb.server.files.pacing import SendPacer
     from qosweb.server.proxy.upstream import Upstreams
+    from qosweb.server.request.error_pages import ErrorPages
     from qosweb.server.request.stages import Site
 
 
@@ -47,3 +48,4 @@ class ConnectionContext:
     name: str  # of the node
     report_fault: Callable[[Exception], None]
     trusted: TrustedNetworks  # of the proxies in front of this node
+    error_pages: ErrorPages

@@ -33,6 +33,7 @@ from qosweb.server.files.pacing import SendPacer
 from qosweb.server.files.page_store import PageStore
 from qosweb.server.process.console import log_message, place_of
 from qosweb.server.proxy.upstream import Upstreams
+from qosweb.server.request.error_pages import ErrorPages
 from qosweb.server.request.stages import Site
 from qosweb.webqos.loader import load
 
@@ -77,6 +78,7 @@ class Node:
         self.tls = None
         if settings.tls_cert is not None and settings.tls_key is not None:
             self.tls = TlsFiles(settings.tls_cert, settings.tls_key)
+        self._error_pages = ErrorPages(settings.error_pages)
         self.log = _log_file(settings)
         self._loop = asyncio.get_running_loop()
         policy = self._read_policy()
@@ -95,7 +97,12 @@ class Node:
             log_message=log_message,
         )
         self.recorder = AccessRecorder(
-            self.clock, self.name, self.log, settings.access_log_format, self.admission.accounts
+            self.clock,
+            self.name,
+            self.log,
+            settings.access_log_format,
+            self.admission.accounts,
+            settings.access_log_fields,
         )
         self.connections = Connections(
             total_max=settings.max_connections,
@@ -131,6 +138,7 @@ class Node:
             self.name,
             self._report_fault,
             TrustedNetworks(settings.trust_proxy),
+            self._error_pages,
         )
         self.faults = 0
         self.primary_since = self.started_at
@@ -173,7 +181,7 @@ class Node:
         return self._is_draining
 
     def reload(self) -> str:
-        """Read root, pages, specification and certificate from disk again. Returns what became of the policy.
+        """Read root, pages, error pages, specification and certificate again. Returns what became of the policy.
 
         The policy changes only if the file of the specification has changed since it was last read: otherwise this
         would undo a change that was made on an admin port. Raises UsageError, and changes nothing, if one of them is
@@ -185,8 +193,10 @@ class Node:
         is_new = has_changed and policy is not None and policy.text != self.admission.accounts.classifier.text
         if is_new:
             self._check_may_change_policy()
+        error_pages = self._error_pages.read()
         if self.tls is not None:
             self.tls.reload()
+        self._error_pages.replace(error_pages)
         self.store.start_over(root)
         self._context.plain_heads.forget()
         if self.settings.spec is None or policy is None:

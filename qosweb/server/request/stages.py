@@ -12,7 +12,7 @@ import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from qosweb.admission import Forward, Permit, Wait
+from qosweb.admission import Denial, Forward, Permit, Wait
 from qosweb.engine.local.tickets import without_ticket
 from qosweb.http.hosts import parse_host
 from qosweb.http.preconditions import PreconditionResult, RequestConditions, evaluate, range_applies
@@ -161,6 +161,8 @@ def admit(exchange: Exchange, site: Site) -> Step:
     exchange.outcome = decided.decision
     if isinstance(decided, Forward):
         return ForwardTarget(decided.origin, decided.target, decided.node)
+    if isinstance(decided, Denial):
+        exchange.reason = decided.reason
     return explain(decided.status, decided.text, decided.fields)
 
 
