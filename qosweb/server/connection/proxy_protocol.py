@@ -12,6 +12,8 @@ import socket
 from ipaddress import AddressValueError, IPv4Address, IPv6Address
 from typing import TYPE_CHECKING
 
+from qosweb.http.forwarded import normal_address
+
 if TYPE_CHECKING:
     import asyncio
 
@@ -97,7 +99,7 @@ def source_of(header: bytes) -> str | None:
     if len(header) < _FIXED_LEN + size:
         raise BadProxyHeader("the addresses are incomplete")
     source = header[_FIXED_LEN:]
-    return _normal(IPv6Address(source[:16]) if size > 12 else IPv4Address(source[:4]))
+    return normal_address(str(IPv6Address(source[:16]) if size > 12 else IPv4Address(source[:4])))
 
 
 def _source_in_text(header: bytes) -> str | None:
@@ -113,9 +115,4 @@ def _source_in_text(header: bytes) -> str | None:
         raise BadProxyHeader("the header has an invalid address") from None
     if any(int(port) > 65_535 for port in found.group(4, 5)):
         raise BadProxyHeader("the header has an invalid port")
-    return _normal(source)
-
-
-def _normal(address: IPv4Address | IPv6Address) -> str:
-    mapped = address.ipv4_mapped if isinstance(address, IPv6Address) else None
-    return str(mapped or address)
+    return normal_address(str(source))

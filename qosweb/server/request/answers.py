@@ -16,7 +16,7 @@ CLOSE = b"Connection: close\r\n"
 KEEP_ALIVE = b"Connection: keep-alive\r\n"
 NO_CONNECTION_LINE = b""
 NOSNIFF = ("X-Content-Type-Options", "nosniff")
-VARY = ("Vary", "Accept")  # errors are sent as HTML or JSON
+HTML = "text/html; charset=utf-8"
 
 _STATUS_LINES = {status.value: f"HTTP/1.1 {status.value} {status.phrase}\r\n" for status in HTTPStatus}
 _STATUS_LINES[413] = "HTTP/1.1 413 Content Too Large\r\n"
@@ -87,16 +87,18 @@ def explain(status: int, reason: str, fields: Sequence[tuple[str, str]] = (), *,
         f'<!doctype html>\n<html lang="en">\n<meta charset="utf-8">\n<title>{title}</title>\n'
         f"<h1>{title}</h1>\n<p>{escape(reason)}\n</html>\n"
     ).encode()
-    head = serialise_head(status, [*error_fields("text/html; charset=utf-8", len(body)), *fields])
-    return Answer(status, head, (body,), must_close, ErrorText(reason, fields))
+    head = serialise_head(status, [*body_fields(status, HTML, len(body)), *fields])
+    return Answer(status, head, (body,), must_close, ErrorText(reason, fields) if status >= 400 else None)
 
 
 def phrase_of(status: int) -> str:
     return _STATUS_LINES[status][13:].strip()
 
 
-def error_fields(media_type: str, length: int) -> list[tuple[str, str]]:
-    return [("Content-Type", media_type), ("Content-Length", str(length)), VARY, NOSNIFF]
+def body_fields(status: int, media_type: str, length: int) -> list[tuple[str, str]]:
+    """The fields of a short body. Errors are sent in several forms."""
+    varies = [("Vary", "Accept")] if status >= 400 else []
+    return [("Content-Type", media_type), ("Content-Length", str(length)), *varies, NOSNIFF]
 
 
 def bodiless(status: int, fields: Sequence[tuple[str, str]]) -> Answer:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from qosweb.errors import UsageError
 from qosweb.http.problems import preferred_json_type, problem_body
-from qosweb.server.request.answers import ERROR_STATUSES, Answer, error_fields, phrase_of, serialise_head
+from qosweb.server.request.answers import ERROR_STATUSES, HTML, Answer, body_fields, phrase_of, serialise_head
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
 PAGE_LEN_MAX = 256 << 10
 
-_HTML = "text/html"
-_HTML_FIELD = "text/html; charset=utf-8"
 _NAME = re.compile(r"([45])(?:[0-9]{2}|xx)\.html")
 
 
@@ -49,7 +47,7 @@ class ErrorPages:
             status: bodies.get(f"{status}.html", bodies.get(f"{status // 100}xx.html")) for status in ERROR_STATUSES
         }
         return {
-            status: ErrorPage(serialise_head(status, error_fields(_HTML_FIELD, len(body))), body)
+            status: ErrorPage(serialise_head(status, body_fields(status, HTML, len(body))), body)
             for status, body in found.items()
             if body is not None
         }
@@ -60,12 +58,12 @@ class ErrorPages:
     def present(self, answer: Answer, accept: Sequence[str]) -> Answer:
         """An error response in the form for a client with these lines of Accept. Other responses stay as they are."""
         error = answer.error
-        if error is None or answer.status < 400:
+        if error is None:
             return answer
-        json_type = preferred_json_type(accept, _HTML) if accept else None
+        json_type = preferred_json_type(accept, "text/html") if accept else None
         if json_type is not None:
             body = problem_body(answer.status, phrase_of(answer.status), error.reason)
-            head = serialise_head(answer.status, [*error_fields(json_type, len(body)), *error.fields])
+            head = serialise_head(answer.status, [*body_fields(answer.status, json_type, len(body)), *error.fields])
         elif (page := self._pages.get(answer.status)) is not None:
             body = page.body
             head = page.head + b"".join(f"{name}: {value}\r\n".encode("latin-1") for name, value in error.fields)

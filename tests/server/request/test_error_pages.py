@@ -31,7 +31,8 @@ HTML_FIELD = "text/html; charset=utf-8"
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("errors")
-    (folder / "site").mkdir()
+    (folder / "site" / "folder").mkdir(parents=True)
+    (folder / "site" / "folder" / "index.html").write_text("index")
     (folder / "site" / "page.txt").write_text("page")
     (folder / "pages").mkdir()
     (folder / "pages" / "404.html").write_text(OWN_404)
@@ -84,6 +85,7 @@ def test_own_pages(files: RunningNode, node: RunningNode) -> None:
     check(unreachable, 502, HTML_FIELD)
     assert unreachable.body.decode() == OWN_5XX
     assert (unreachable.headers["qos-decision"], unreachable.headers["qos-class"]) == ("failed", "default")
+    assert "vary" not in files.get("/folder").headers  # a redirect
     assert b"<h1>" in files.get("/page.txt", method="DELETE").body  # 405 has no page of its own
 
 
