@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
 from http import HTTPStatus
+from typing import NamedTuple
 
 from qosweb.server.files.files import FileVersion
 
@@ -38,8 +39,7 @@ class FileSpan:
 Segment = bytes | FileSpan
 
 
-@dataclass(frozen=True, slots=True)
-class ErrorText:
+class ErrorText(NamedTuple):
     """What an error response says: a sentence, and the header fields besides those of its body."""
 
     reason: str

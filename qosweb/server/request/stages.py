@@ -8,6 +8,7 @@ Neighbours: ``qosweb.server.pipeline`` puts the stages in order.
 
 from __future__ import annotations
 
+import functools
 import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -37,6 +38,8 @@ if TYPE_CHECKING:
 
 ALLOW = ("Allow", "GET, HEAD, OPTIONS")
 RANGES_MAX = 16
+
+_explain_denial = functools.lru_cache(maxsize=256)(explain)  # under overload most requests get one of a few responses
 
 Step = Answer | ForwardTarget | Waiting | None
 
@@ -163,6 +166,7 @@ def admit(exchange: Exchange, site: Site) -> Step:
         return ForwardTarget(decided.origin, decided.target, decided.node)
     if isinstance(decided, Denial):
         exchange.reason = decided.reason
+        return _explain_denial(decided.status, decided.text, decided.fields)
     return explain(decided.status, decided.text, decided.fields)
 
 
