@@ -104,5 +104,6 @@ def test_the_log_has_the_reason_of_each_denial(node: RunningNode) -> None:
     wait_for(lambda: len(lines()) >= sum(decision(reply) != "served" for reply in replies), "all denials in the log")
     assert all(line.get("reason") for line in lines())
     assert {"client_bound", "bound"} <= {line["reason"] for line in lines()}
-    assert all(line["reason"] == "lifetime" for line in lines() if line["decision"] == "expired")
+    expired = {line["reason"] for line in lines() if line["decision"] == "expired"}
+    assert expired <= {"lifetime", "client_bound"}  # a bound on its client may have held it up
     assert not any("reason" in line for line in node.log() if line["decision"] == "served")
