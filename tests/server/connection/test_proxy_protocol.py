@@ -193,7 +193,7 @@ def test_a_malformed_header_closes_the_connection_and_is_counted(node: RunningNo
     wait_for(
         lambda: node.metric("qosweb_connections_refused_total", reason="proxy_header") == before + 3, "three counted"
     )
-    assert any("--proxy-protocol" in line and "127.0.0.2" in line for line in node.stderr), node.stderr
+    wait_for(lambda: any("--proxy-protocol" in line and "127.0.0.2" in line for line in node.stderr), "the message")
 
 
 def test_a_header_must_come_in_time_and_checks_without_one_are_no_fault(node: RunningNode) -> None:
