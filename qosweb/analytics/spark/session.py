@@ -46,16 +46,15 @@ def spark_session(
     submitted = is_submitted()
     address = LOOPBACK if submitted else address_for(master)
     settings: dict[str, bool | float | int | str | None] = {**session_settings(address), **(conf or {})}
-    builder = SparkSession.builder.appName(app_name)
+    environment = dict(os.environ)
     if submitted:  # the JVM runs already: only what a session can still choose
         settings = {name: value for name, value in settings.items() if name.startswith(_OF_SESSION)}
-        environment = dict(os.environ)
     else:
-        builder = builder.master(master)
-        environment = _without_spark(os.environ) | java.environment(os.environ) | session_environment(address)
+        environment = _without_spark(environment) | java.environment(os.environ) | session_environment(address)
     with _environment(environment):
         try:
-            session = builder.config(map=settings).getOrCreate()
+            builder = SparkSession.builder.appName(app_name)
+            session = (builder if submitted else builder.master(master)).config(map=settings).getOrCreate()
         except Exception as error:  # Py4J and PySpark raise several kinds
             raise AnalyticsUnavailableError(f"cannot start Spark on {master}: {short_message(error)}") from None
     try:
