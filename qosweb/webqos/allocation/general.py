@@ -86,8 +86,8 @@ class _Filling:
                 unit = self._add_row([], 1)
                 stages.append([(self._add_row([(one, -1) for one in group], 0), unit, ppm) for group, ppm in needs])
         self._program = Program(len(self.present), self._rows, self._limits)
-        for needs in stages:
-            _meet(self._program, needs)
+        for stage_needs in stages:
+            _meet(self._program, stage_needs)
 
     def _add_row(self, entries: Iterable[tuple[int, int]], limit: int) -> int:
         row: dict[int, int] = {}
