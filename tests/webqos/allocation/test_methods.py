@@ -77,7 +77,9 @@ def test_floors_that_are_added_when_they_are_missed(case: Case, data: st.DataObj
     problem, asked = case
     demand, levels = [min(amount, PPM) for amount in asked], problem.levels()
     floors, ceilings = lower_bounds(problem.floors), upper_bounds(problem.ceilings)
-    full: list[tuple[int, ...]] = [(one,) for one in data.draw(st.sets(st.integers(0, problem.classes - 1), max_size=1))]
+    full: list[tuple[int, ...]] = [
+        (one,) for one in data.draw(st.sets(st.integers(0, problem.classes - 1), max_size=1))
+    ]
     relations = data.draw(relations_over(problem.classes))
     state = State(relations, relations, [], full)
     found = ContentionPhase(problem, levels)._exact(demand, state, [])
