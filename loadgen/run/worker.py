@@ -13,7 +13,6 @@ import time
 from typing import TYPE_CHECKING
 
 import msgspec
-import uvloop
 
 from loadgen.run import messages as messages
 from loadgen.run.pipe_writer import PipeWriter
@@ -38,7 +37,7 @@ def main() -> int:
         line = orders.readline()
         if not line:
             return 1
-        uvloop.run(_run(msgspec.json.decode(line, type=messages.Job), orders))
+        asyncio.run(_run(msgspec.json.decode(line, type=messages.Job), orders))
     return 0
 
 
