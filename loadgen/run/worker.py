@@ -13,6 +13,7 @@ import time
 from typing import TYPE_CHECKING
 
 import msgspec
+import uvloop
 
 from loadgen.run import messages as messages
 from loadgen.run.pipe_writer import PipeWriter
@@ -37,7 +38,7 @@ def main() -> int:
         line = orders.readline()
         if not line:
             return 1
-        asyncio.run(_run(msgspec.json.decode(line, type=messages.Job), orders))
+        uvloop.run(_run(msgspec.json.decode(line, type=messages.Job), orders))
     return 0
 
 

@@ -28,6 +28,7 @@ from loadgen.results.outcomes import (
     outcome_of,
 )
 from loadgen.results.recorder import ResultRecorder
+from loadgen.send.epoll_watcher import make_watcher
 from loadgen.send.pacer import make_pacer
 from loadgen.send.payloads import Payloads
 from loadgen.send.pending_request import PendingRequest
@@ -71,6 +72,7 @@ class Attack:
         self._limits = PoolLimits(options.connections, options.connect_timeout_s, options.body_max)
         self._remembered = HeadCache()
         self._bodies = Bodies()
+        self._watch = make_watcher(asyncio.get_running_loop())
         self._pools: dict[tuple[str, str, int], Pool] = {}
         self._target_pools = [self._pool_of(target) for target in job.targets]
         self._pacer = make_pacer(asyncio.get_running_loop(), self._on_time)
@@ -143,6 +145,8 @@ class Attack:
         self._pacer.close()
         for pool in self._pools.values():
             pool.close()
+        if self._watch is not None:
+            self._watch.close()
 
     @property
     def tally(self) -> RunTally:
@@ -291,8 +295,15 @@ class Attack:
     def _pool_of(self, target: Target) -> Pool:
         pool = self._pools.get(_key(target))
         if pool is None:
-            payloads = Payloads(target, self._options.headers)
-            pool = self._pools[_key(target)] = Pool(self, target, self._limits, payloads, self._remembered, self._tls)
+            pool = self._pools[_key(target)] = Pool(
+                self,
+                target,
+                self._limits,
+                Payloads(target, self._options.headers),
+                self._remembered,
+                self._tls,
+                self._watch,
+            )
         return pool
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from loadgen.results.outcomes import CLOSED
 from loadgen.send.connect_errors import cause_of
-from loadgen.send.socket_connection import SocketConnection, connect
+from loadgen.send.socket_connection import SocketConnection
 from loadgen.send.transport_connection import TransportConnection
 
 if TYPE_CHECKING:
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from loadgen.results.tally import RunTally
     from loadgen.send.connection import ClientConnection
+    from loadgen.send.epoll_watcher import EpollWatcher
     from loadgen.send.payloads import Payloads
     from loadgen.send.pending_request import PendingRequest
     from loadgen.send.response_reader import HeadCache, ResponseHead
@@ -51,11 +52,13 @@ class Pool:
         payloads: Payloads,
         remembered: HeadCache,
         tls: ssl.SSLContext,
+        watch: EpollWatcher | None,
     ) -> None:
         self._owner = owner
         self._target = target
         self._limits = limits
         self._tls = tls if target.scheme == "https" else None
+        self._watch = watch if self._tls is None else None
         self._loop = asyncio.get_running_loop()
         self._opening: set[asyncio.Task[None]] = set()
         self._idle: list[ClientConnection] = []
@@ -162,9 +165,13 @@ class Pool:
 
     async def _new_connection(self) -> ClientConnection:
         target = self._target
-        if self._tls is None:
-            return SocketConnection(self, self._loop, await connect(self._loop, target.address, target.port))
+        if self._watch is not None:
+            return SocketConnection(self, self._watch, await self._watch.connect(target.address, target.port))
         _, connection = await self._loop.create_connection(
-            lambda: TransportConnection(self), target.address, target.port, ssl=self._tls, server_hostname=target.host
+            lambda: TransportConnection(self),
+            target.address,
+            target.port,
+            ssl=self._tls,
+            server_hostname=target.host if self._tls else None,
         )
         return connection

@@ -3,51 +3,37 @@
 from __future__ import annotations
 
 import os
-import socket
 from collections import deque
 from typing import TYPE_CHECKING
 
 from loadgen.send.connection import ClientConnection
+from loadgen.send.epoll_watcher import READABLE, WRITABLE
 from loadgen.send.kernel_timestamps import ROOM, enable_timestamps
 
 if TYPE_CHECKING:
-    import asyncio
+    import socket
 
+    from loadgen.send.epoll_watcher import EpollWatcher
     from loadgen.send.pool import Pool
 
 _READ_MAX = 64 << 10
 
 
-async def connect(loop: asyncio.AbstractEventLoop, address: str, port: int) -> socket.socket:
-    """Connect a non-blocking socket to a numeric address. Raises OSError."""
-    found = socket.getaddrinfo(address, port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST)
-    family, kind, protocol, _, where = found[0]
-    sock = socket.socket(family, kind, protocol)
-    try:
-        sock.setblocking(False)
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        await loop.sock_connect(sock, where)
-    except BaseException:
-        sock.close()
-        raise
-    return sock
-
-
 class SocketConnection(ClientConnection):
     """``sock`` is connected and non-blocking."""
 
-    __slots__ = ("_error", "_file", "_loop", "_receive", "_rest", "_sock")
+    __slots__ = ("_error", "_file", "_receive", "_rest", "_sock", "_watch")
 
-    def __init__(self, pool: Pool, loop: asyncio.AbstractEventLoop, sock: socket.socket) -> None:
+    def __init__(self, pool: Pool, watch: EpollWatcher, sock: socket.socket) -> None:
         super().__init__(pool)
         enable_timestamps(sock)
-        self._loop = loop
+        self._watch = watch
         self._sock = sock
         self._file = sock.fileno()
         self._receive = sock.recvmsg
         self._rest: deque[memoryview] = deque()  # unwritten parts of requests
         self._error: OSError | None = None  # from writing
-        loop.add_reader(self._file, self._on_readable)
+        watch.add(self._file, READABLE, self._on_event)
 
     def close(self) -> None:
         if not self.closing:
@@ -56,8 +42,7 @@ class SocketConnection(ClientConnection):
 
     def _close(self) -> None:
         self.closing = True
-        self._loop.remove_reader(self._file)
-        self._loop.remove_writer(self._file)
+        self._watch.remove(self._file)
         self._sock.close()
 
     def _write(self, payload: bytes, body: bytes) -> None:
@@ -72,7 +57,7 @@ class SocketConnection(ClientConnection):
                 return
             if written == len(payload) + len(body):
                 return
-            self._loop.add_writer(self._file, self._write_rest)
+            self._watch.change(self._file, READABLE | WRITABLE)
         if written < len(payload):
             self._rest.append(memoryview(payload)[written:])
         if body:
@@ -92,9 +77,13 @@ class SocketConnection(ClientConnection):
         except OSError as error:
             self._error = error
             rest.clear()
-        self._loop.remove_writer(self._file)
+        self._watch.change(self._file, READABLE)
 
-    def _on_readable(self) -> None:
+    def _on_event(self, events: int) -> None:
+        if events & WRITABLE:
+            self._write_rest()
+            if events == WRITABLE:
+                return
         try:
             data, ancillary, _, _ = self._receive(_READ_MAX, ROOM)
         except BlockingIOError:

@@ -1,4 +1,4 @@
-"""Connection over the event loop's transports: for TLS."""
+"""Connection over the event loop's transports: for TLS, and for systems without epoll."""
 
 from __future__ import annotations
 
