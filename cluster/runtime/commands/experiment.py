@@ -88,7 +88,7 @@ def judge_runs(runs: list[BottleneckRun]) -> list[Criterion]:
             Criterion(
                 f"slow {bottleneck}: plain reliable broadcast is flat at the bottleneck",
                 f"{low:.2f} to {high:.2f} of it at loads above 1",
-                0.9 <= low and high <= 1.1,
+                low >= 0.9 and high <= 1.1,
             )
         )
         best = {
