@@ -84,6 +84,7 @@ class SharedView(msgspec.Struct):
 
     members: frozenset[ProcessId]
     with_us: frozenset[ProcessId]
+    origins: frozenset[Origin]  # the members in the lives in which they were there
 
     @property
     def is_lost(self) -> bool:
@@ -132,7 +133,8 @@ class ReportsSpec(Spec):
         for shared in self.shared[at]:
             shared.with_us &= moved
         members = frozenset(act.view.members)
-        self.shared[at].append(SharedView(members, members))
+        origins = frozenset(Origin(q, self.held[q][entered[q]].life + 1) for q in members)
+        self.shared[at].append(SharedView(members, members, origins))
 
     # input broadcast_i(m), TP1
     def report_broadcast_pre(self, act: ReportBroadcast, at: ProcessId) -> None:
@@ -296,7 +298,7 @@ class ReportsSpec(Spec):
                 )
 
     def invariant_completeness(self, p: ProcessId, origin: Origin) -> None:
-        met = [shared for shared in self.shared[p] if origin.process in shared.members]
+        met = [shared for shared in self.shared[p] if origin in shared.origins]
         if any(shared.is_lost for shared in met or self.shared[p]):
             self.branch("FIFO completeness: p was separated from more than f members")
             return

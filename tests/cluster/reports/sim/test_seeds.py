@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from cluster.sim.mutation import Mutant
     from cluster.sim.run import RunResult
 
-SEEDS = range(60)
+SEEDS = range(80)
 FAILED_ONCE = (
     222,  # a process forgot an origin after it had told a peer what it holds
     2086,  # a process that never met an origin was separated from those that forwarded its reports
