@@ -15,8 +15,8 @@ f = floor((n - 1) / 2) follows the view. What that leaves of the liveness proper
   delivers what p delivered while it was with q, or a successor. What nobody delivered who moves on may be lost, and who
   never met the origin need not get anything of it.
 - FIFO completeness for an origin that is gone: holds at p unless p was separated from more than f members of a view
-  that it shared with the origin, or of any view if it never met the origin and others forwarded the reports. Then all
-  processes that held the successor of a purged report may be gone.
+  that it shared with the origin. Then all processes that held the successor of a purged report may be gone. It does
+  not hold for an origin that p never met: whoever forwarded its reports may have lost some of them before.
 - A process may forget an origin that is gone (`ReportForget`). If the origin comes back it is new to that process.
 A crash ends a life: what a recovered process delivers is counted from nothing.
 
@@ -299,7 +299,7 @@ class ReportsSpec(Spec):
 
     def invariant_completeness(self, p: ProcessId, origin: Origin) -> None:
         met = [shared for shared in self.shared[p] if origin in shared.origins]
-        if any(shared.is_lost for shared in met or self.shared[p]):
+        if not met or any(shared.is_lost for shared in met):
             self.branch("FIFO completeness: p was separated from more than f members")
             return
         delivery = self.delivered[p][origin]
