@@ -85,7 +85,7 @@ class DriverListener(SubmissionListener, Protocol):
     def on_failed(self, error: BaseException) -> None: ...
 
 
-class InterimClient(Protocol):
+class InterimListener(Protocol):
     """The client of the interim service: `runtime.api.interim_service`."""
 
     @property
@@ -106,7 +106,7 @@ class Driver:
         above: DriverListener,
         *,
         founder: bool,
-        interim: InterimClient | None = None,
+        interim: InterimListener | None = None,
         order_log: Path | None = None,
         trace: Path | None = None,
     ) -> None:

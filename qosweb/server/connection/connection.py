@@ -45,6 +45,7 @@ if TYPE_CHECKING:
 
 UNREAD_MAX = 64 << 10  # bytes held back while blocked; above it reading is paused
 
+_NO_HEADS: dict[bytes, PlainHead] = {}  # of clients that are perhaps blocked: the pipeline decides
 _REFUSALS = {
     ConnectionDecision.TOO_MANY_FROM_CLIENT: explain(429, "Too many connections from your address.", RETRY),
     ConnectionDecision.FULL: explain(503, "The server has too many connections.", RETRY),
@@ -72,6 +73,7 @@ class HttpConnection(Timeouts):
         self.client = peer[0] if isinstance(peer, tuple) else "unix"
         self.active_at = self._clock.read()
         transport.set_write_buffer_limits(high=WRITE_BUFFER_HIGH, low=WRITE_BUFFER_LOW)
+        self.renew_blocked()
         refusal = _REFUSALS.get(self._context.connections.enter(self))
         if refusal is not None:
             self._reject(refusal, "denied", self.active_at)
@@ -181,6 +183,7 @@ class HttpConnection(Timeouts):
             self._on_first_request()
         if (
             not head.has_body
+            and self._known_heads is not _NO_HEADS
             and (plain := read_plain(head.message, self._context.recorder.hosts, self._context.site.admission))
             is not None
         ):
@@ -295,6 +298,12 @@ class HttpConnection(Timeouts):
         """Renew the log part: its view or policy has changed."""
         if self._log_part:
             self._log_part = self._context.recorder.client_part(self.client)
+
+    def renew_blocked(self) -> None:
+        """The block list has changed: a client on it does not get the fast path, which does not look at the list."""
+        context = self._context
+        is_affected = bool(context.site.blocks) and context.site.blocks.affects(self.client)
+        self._known_heads = _NO_HEADS if is_affected else context.plain_heads.known
 
     def _on_first_request(self) -> None:
         self._context.connections.on_first_request(self)
