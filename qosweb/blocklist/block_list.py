@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from qosweb.blocklist.merge import Held, ListState, merge_all
-from qosweb.blocklist.operations import Block, covers, decode_operation, prefix_of
+from qosweb.blocklist.operations import BlockOperation, covers, decode_operation, prefix_of
 from qosweb.blocklist.prefix_table import PrefixTable
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ class _InForce:
 
     __slots__ = ("block", "deadline")
 
-    def __init__(self, block: Block, deadline: float) -> None:
+    def __init__(self, block: BlockOperation, deadline: float) -> None:
         self.block = block
         self.deadline = deadline
 
@@ -62,7 +62,7 @@ class BlockList:
         """Whether some request of this client may be refused."""
         return self._table.longest(client) is not None
 
-    def find(self, client: str, path: str) -> Block | None:
+    def find(self, client: str, path: str) -> BlockOperation | None:
         """The block that refuses this request: of the longest prefix, if there are several."""
         if not self._held:
             return None
@@ -101,11 +101,11 @@ class BlockList:
         operation = decode_operation(body)
         if operation is None:
             return "the operation is malformed"
-        if isinstance(operation, Block):
+        if isinstance(operation, BlockOperation):
             return self._block(operation, age)
         return self._unblock(operation.network, operation.path)
 
-    def _block(self, block: Block, age: float) -> int | str:
+    def _block(self, block: BlockOperation, age: float) -> int | str:
         if len(self._held) >= LIST_LEN_MAX:
             return f"the list is full: it has {len(self._held):,} entries"
         if block.id not in self._removed and block.for_s > age:
@@ -167,7 +167,7 @@ class BlockList:
                 self._remember_removed(name, now + left_s)
         self.on_change()
 
-    def _hold(self, block: Block, deadline: float) -> None:
+    def _hold(self, block: BlockOperation, deadline: float) -> None:
         one = self._held.get(block.id)
         if one is not None:
             one.deadline = deadline

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from qosweb.blocklist.operations import Block
+from qosweb.blocklist.operations import BlockOperation
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 class Held(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """A block in force, with the time that remains."""
 
-    block: Block
+    block: BlockOperation
     left_s: float
 
 

@@ -20,11 +20,11 @@ BY_LEN_MAX = 100
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 
-class Operation(msgspec.Struct, frozen=True, array_like=True, gc=False):
+class ListOperation(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """Base of the operations. The tag names the type on the wire and on disk, so it never changes."""
 
 
-class Block(Operation, frozen=True, tag="block"):
+class BlockOperation(ListOperation, frozen=True, tag="block"):
     """Refuse the requests of a network for this path and everything below it (empty: for any path)."""
 
     id: str
@@ -37,14 +37,14 @@ class Block(Operation, frozen=True, tag="block"):
     at_s: float  # when, by the wall clock of that node
 
 
-class Unblock(Operation, frozen=True, tag="unblock"):
+class UnblockOperation(ListOperation, frozen=True, tag="unblock"):
     """Remove all blocks of this network and path that the list contains when the operation is applied."""
 
     network: str
     path: str
 
 
-AnyOperation = Block | Unblock
+AnyOperation = BlockOperation | UnblockOperation
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(AnyOperation).decode
 
@@ -61,7 +61,7 @@ def decode_operation(body: bytes) -> AnyOperation | None:
         return None
     if prefix_of(operation.network) is None or len(operation.path) > PATH_LEN_MAX:
         return None
-    if isinstance(operation, Block) and not (operation.id and 0 < operation.for_s <= inf):
+    if isinstance(operation, BlockOperation) and not (operation.id and 0 < operation.for_s <= inf):
         return None
     return operation
 
@@ -108,7 +108,9 @@ def prefix_of(network: str) -> Prefix | None:
     number = int.from_bytes(packed)
     if length > width or number & ((1 << (width - length)) - 1) or str(length) != digits:
         return None
-    is_canonical = inet_ntop(AF_INET, packed) == address if version == 4 else str(parse_target(network)) == network
+    is_canonical = inet_ntop(family, packed) == address
+    if version == 6 and (not is_canonical or "." in address):  # libraries write some IPv6 addresses in several ways
+        is_canonical = str(parse_target(network)) == network
     return Prefix(version, number >> (width - length), length) if is_canonical else None
 
 

@@ -13,8 +13,8 @@ from cluster import ProcessId
 from qosweb.blocklist import block_list
 from qosweb.blocklist.block_list import GRACE_S, BlockList
 from qosweb.blocklist.operations import (
-    Block,
-    Unblock,
+    BlockOperation,
+    UnblockOperation,
     check_path,
     covers,
     decode_operation,
@@ -40,10 +40,10 @@ class Watched(BlockList):
         self.changes += 1
 
     def block(self, name: str, network: str = NETWORK, path: str = "", for_s: float = inf, age: float = 0.0) -> object:
-        return self.apply(ME, encode_operation(Block(name, network, path, for_s, "why", "me", "n1", 5.0)), age)
+        return self.apply(ME, encode_operation(BlockOperation(name, network, path, for_s, "why", "me", "n1", 5.0)), age)
 
     def unblock(self, network: str = NETWORK, path: str = "") -> object:
-        return self.apply(ME, encode_operation(Unblock(network, path)), 0.0)
+        return self.apply(ME, encode_operation(UnblockOperation(network, path)), 0.0)
 
     @property
     def names(self) -> list[str]:
@@ -172,19 +172,19 @@ def test_any_bytes_of_others(body: bytes) -> None:
 @pytest.mark.parametrize(
     "operation",
     [
-        Block("1", "203.0.113.7/24", "", inf, "", "", "", 0.0),
-        Block("1", "203.0.113.7", "", inf, "", "", "", 0.0),
-        Block("1", "1.2.3.4/033", "", inf, "", "", "", 0.0),
-        Block("1", "2001:DB8::/32", "", inf, "", "", "", 0.0),
-        Block("1", "nonsense", "", inf, "", "", "", 0.0),
-        Block("", NETWORK, "", inf, "", "", "", 0.0),
-        Block("1", NETWORK, "", 0.0, "", "", "", 0.0),
-        Block("1", NETWORK, "", float("nan"), "", "", "", 0.0),
-        Unblock("::/129", ""),
-        Unblock(NETWORK, "/" + "x" * 2000),
+        BlockOperation("1", "203.0.113.7/24", "", inf, "", "", "", 0.0),
+        BlockOperation("1", "203.0.113.7", "", inf, "", "", "", 0.0),
+        BlockOperation("1", "1.2.3.4/033", "", inf, "", "", "", 0.0),
+        BlockOperation("1", "2001:DB8::/32", "", inf, "", "", "", 0.0),
+        BlockOperation("1", "nonsense", "", inf, "", "", "", 0.0),
+        BlockOperation("", NETWORK, "", inf, "", "", "", 0.0),
+        BlockOperation("1", NETWORK, "", 0.0, "", "", "", 0.0),
+        BlockOperation("1", NETWORK, "", float("nan"), "", "", "", 0.0),
+        UnblockOperation("::/129", ""),
+        UnblockOperation(NETWORK, "/" + "x" * 2000),
     ],
 )
-def test_malformed_operations_change_nothing(operation: Block | Unblock) -> None:
+def test_malformed_operations_change_nothing(operation: BlockOperation | UnblockOperation) -> None:
     body = msgspec.msgpack.encode(operation)
     assert decode_operation(body) is None
     blocks = Watched()

@@ -8,14 +8,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from qosweb.blocklist.merge import Held, ListState, merge, merge_all
-from qosweb.blocklist.operations import Block
+from qosweb.blocklist.operations import BlockOperation
 
 IDS = st.sampled_from([f"{number:x}" for number in range(6)])
 LEFT = st.sampled_from((0.5, 1.0, 60.0, inf))
 
 
-def block(name: str) -> Block:
-    return Block(name, "203.0.113.0/24", "", inf, "", "", "", 0.0)
+def block(name: str) -> BlockOperation:
+    return BlockOperation(name, "203.0.113.0/24", "", inf, "", "", "", 0.0)
 
 
 @st.composite

@@ -78,7 +78,7 @@ class NodeCollector(Collector):
 
     def _blocks(self) -> Iterator[Metric]:
         blocks = self._node.blocking.blocks
-        yield GaugeMetricFamily("qosweb_blocks", "Entries of the block list.", len(blocks))
+        yield GaugeMetricFamily("qosweb_block_list_entries", "Clients and networks on the block list.", len(blocks))
 
     def _pages(self) -> Iterator[Metric]:
         store = self._node.store

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from cluster import Full, InDoubt, InterimService, NotDelivered, ProcessId
 from qosweb.blocklist.block_list import BlockList
-from qosweb.blocklist.operations import Block, Unblock, encode_operation, parse_target
+from qosweb.blocklist.operations import BlockOperation, UnblockOperation, encode_operation, parse_target
 from qosweb.server.process.console import log_message
 
 if TYPE_CHECKING:
@@ -58,12 +58,12 @@ class BlockService:
 
     async def block(
         self, network: Network, path: str, for_s: float | None, reason: str, by: str, *, force: bool
-    ) -> Block:
+    ) -> BlockOperation:
         """Block a network. Raises CannotBlock or Undecided."""
         if not force:
             self._refuse_protected(network)
         for_s = inf if for_s is None else for_s
-        block = Block(os.urandom(8).hex(), str(network), path, for_s, reason, by, self._name, time.time())
+        block = BlockOperation(os.urandom(8).hex(), str(network), path, for_s, reason, by, self._name, time.time())
         await self._request(block)
         log_message(f"{network} {path} is blocked by {by or 'an operator'}: {reason or 'no reason given'}")
 
@@ -71,7 +71,7 @@ class BlockService:
 
     async def unblock(self, network: Network, path: str, by: str) -> int:
         """Remove all blocks of this network and path. Returns how many there were."""
-        count = await self._request(Unblock(str(network), path))
+        count = await self._request(UnblockOperation(str(network), path))
         if count:
             log_message(f"{network} {path} is unblocked by {by or 'an operator'}")
         return count
