@@ -88,6 +88,26 @@ def test_a_single_node(tmp_path: Path) -> None:
         assert [line["decision"] for line in node.log()].count("blocked") == 1
 
 
+def test_clients_behind_a_proxy(tmp_path: Path) -> None:
+    site = make_site(tmp_path / "site", {"a": 10})
+    with RunningNode(site, tmp_path, "--trust-proxy", f"{HERE}/32,198.51.100.0/24") as node, node.connect() as proxy:
+
+        def status_of(client: str) -> int:
+            return proxy.get("/a/page", f"X-Forwarded-For: {client}").status
+
+        for _ in range(3):  # both heads are known to the fast path
+            assert status_of("203.0.113.7") == status_of("192.0.2.1") == 200
+        qosweb(node, "block", "203.0.113.0/24")
+        for _ in range(3):
+            assert status_of("203.0.113.7") == 403
+            assert status_of("192.0.2.1") == 200
+        status, text = ask(node, "PUT", {"target": "198.51.100.7"})
+        assert status == 409
+        assert "trusted proxies" in text
+        qosweb(node, "unblock", "203.0.113.0/24")
+        assert status_of("203.0.113.7") == status_of("192.0.2.1") == 200
+
+
 def test_a_cluster_and_restarts(tmp_path: Path) -> None:
     site = make_site(tmp_path / "site", {"a": 10})
     with RunningCluster(site, tmp_path, SPEC, "abc") as cluster:
