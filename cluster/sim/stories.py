@@ -16,7 +16,6 @@ from cluster.sim.world import World
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from pathlib import Path
 
     from cluster.sim.node import ProcessFactory
 
@@ -211,16 +210,3 @@ def narrate_story(
     narrator.flush()
     judge.finish(world, live(world))
     return world
-
-
-def write_all(folder: Path, make: Callable[[str], ProcessFactory]) -> list[Path]:
-    """Write every scenario to a file of its name. `make`: returns the factory of a scenario's processes."""
-    folder.mkdir(parents=True, exist_ok=True)
-    paths: list[Path] = []
-    for name in STORIES:
-        lines: list[str] = []
-        narrate_story(name, make(name), lines.append)
-        path = folder / f"{name}.txt"
-        path.write_text("\n".join(lines) + "\n", encoding="utf-8")
-        paths.append(path)
-    return paths

@@ -146,7 +146,7 @@ class Group:
     ) -> Group:
         group = cls(options, me, store, machine, founder, interim)
         for recovery in group.recoveries:
-            log.warning("this group was recovered without a majority, and may have lost entries: %s", recovery)
+            log.warning("this group was recovered without a majority, and may have lost entries, %s", recovery)
         try:
             await group.driver.start()
         except BaseException:
