@@ -128,6 +128,10 @@ def _at_least_one(text: str) -> int:
     return int(_positive(parse_count)(text))
 
 
+def _positive_size(text: str) -> int:
+    return int(_positive(parse_size)(text))
+
+
 def _head_size(text: str) -> int:
     size = int(_positive(parse_size)(text))
     if size > HEAD_SIZE_MAX:
@@ -200,6 +204,7 @@ class ServeSettings:
     upstream_timeout: float = _option(
         _seconds, "TIME", "time limit for --upstream to send data; then 504", default=30.0
     )
+    upstream_connections: int = _option(_at_least_one, "N", "most connections to --upstream", default=200)
     capacity: int | None = _option(
         parse_byte_rate, "RATE", "bandwidth of this node, such as 2MB/s: responses are paced to it", default=None
     )
@@ -217,6 +222,13 @@ class ServeSettings:
     max_request_line: int = _option(_head_size, "SIZE", "longest request line; beyond it 414", default=8 << 10)
     max_header_size: int = _option(_head_size, "SIZE", "largest request head; beyond it 431", default=32 << 10)
     max_headers: int = _option(_at_least_one, "N", "most header fields of a request; beyond it 431", default=100)
+    max_body: int = _option(
+        _positive_size, "SIZE", "largest request body to forward to --upstream; beyond it 413", default=1 << 30
+    )
+    min_body_rate: int = _option(
+        parse_byte_rate, "RATE", "slowest request body, on average; below it 408", default=1 << 10
+    )
+    body_timeout: float = _option(_seconds, "TIME", "time limit for a complete request body; then 408", default=600.0)
     max_open_files: int = _option(
         _at_least_one, "N", "most files sent from disk at a time; beyond it 503", default=1_000
     )
@@ -270,7 +282,7 @@ class OptionSpec:
 
     @property
     def shown_default(self) -> str:
-        if self.parse in (parse_size, _head_size):
+        if self.parse in (parse_size, _positive_size, _head_size):
             return format_size(int(str(self.default)))
         if self.parse is _client_share:
             return f"{int(str(self.default)) / 10_000:g}%"

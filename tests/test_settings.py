@@ -30,6 +30,7 @@ VALID = {
     "access-log-format": "combined",
     "upstream": "http://127.0.0.1:9000",
     "capacity": "2MB/s",
+    "min-body-rate": "2MB/s",
     "client-share": "40%",
 }
 
@@ -75,6 +76,7 @@ def test_command_line_before_environment_before_file_before_default(spec: Option
         "access-log-format": ("json", "combined", "json"),
         "group": ("h:1", "h:2", "h:3"),
         "capacity": ("1MB/s", "2MB/s", "3MB/s"),
+        "min-body-rate": ("1MB/s", "2MB/s", "3MB/s"),
         "client-share": ("10%", "20%", "30%"),
         "join": ("h:1", "h:2", "h:3"),
         "bootstrap": ("yes", "no", "yes"),

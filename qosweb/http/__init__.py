@@ -14,4 +14,6 @@ the one exception that it documents.
     media          media type of a file name
     bodies         framing of request bodies
     hops           header fields of forwarded messages
+    upstream_heads response heads of other servers
+    known_heads    cache of parsed heads
 """

@@ -2,7 +2,8 @@
 
 From: RFC 9110 section 7.6, RFC 7239.
 Hop-by-hop fields are the fixed ones and those that Connection lists. Content-Length and Transfer-Encoding are never
-copied: the sender frames the message anew. Via names the intermediary, Forwarded the client.
+copied: the sender frames the message anew. Via names the intermediary, Forwarded the client. Names and values are bytes
+as on the wire, so that a value passes unchanged whatever its encoding is.
 """
 
 from __future__ import annotations
@@ -13,72 +14,63 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-Fields = list[tuple[str, str]]
+Field = tuple[bytes, bytes]
+Fields = list[Field]
 
 HOP_BY_HOP = frozenset(
     {
-        "connection",
-        "keep-alive",
-        "proxy-authenticate",
-        "proxy-authorization",
-        "proxy-connection",
-        "te",
-        "trailer",
-        "transfer-encoding",
-        "upgrade",
-        "http2-settings",
+        b"connection",
+        b"keep-alive",
+        b"proxy-authenticate",
+        b"proxy-authorization",
+        b"proxy-connection",
+        b"te",
+        b"trailer",
+        b"transfer-encoding",
+        b"upgrade",
+        b"http2-settings",
     }
 )
-_DROPPED = HOP_BY_HOP | {"content-length"}  # also if written with '_', which some servers read as '-'
-_NEVER_NAMED = frozenset({"host", "content-length", "via", "forwarded"})  # a client cannot remove them by Connection
-_REWRITTEN = frozenset({"host", "expect", "via", "forwarded"})
+DROPPED = HOP_BY_HOP | {b"content-length"}  # also if written with '_', which some servers read as '-'
+NEVER_NAMED = frozenset({b"host", b"content-length", b"via", b"forwarded"})  # not to be removed by Connection
+_REWRITTEN = frozenset({b"host", b"expect", b"via", b"forwarded"})
 
 
-def end_to_end_fields(fields: Iterable[tuple[str, str]]) -> Fields:
+def end_to_end_fields(fields: Iterable[Field]) -> Fields:
     """The fields without hop-by-hop fields and without framing."""
     fields = list(fields)
     named = {
-        word.strip().lower() for name, value in fields if name.lower() == "connection" for word in value.split(",")
+        word.strip().lower() for name, value in fields if name.lower() == b"connection" for word in value.split(b",")
     }
-    named -= _NEVER_NAMED
+    named -= NEVER_NAMED
     return [
         (name, value)
         for name, value in fields
-        if name.lower() not in named and name.lower().replace("_", "-") not in _DROPPED
+        if name.lower() not in named and name.lower().replace(b"_", b"-") not in DROPPED
     ]
 
 
-def request_fields(
-    fields: Iterable[tuple[str, str]], *, host: str, client: str, proto: str, me: str, version: str
-) -> Fields:
+def request_fields(fields: Iterable[Field], *, host: str, client: str, proto: str, me: bytes, version: bytes) -> Fields:
     """The fields of a forwarded request. ``version`` is the HTTP version of the request, such as 1.1."""
     fields = list(fields)
     kept = [(name, value) for name, value in end_to_end_fields(fields) if name.lower() not in _REWRITTEN]
-    via = [value for name, value in fields if name.lower() == "via"]
-    forwarded = [value for name, value in fields if name.lower() == "forwarded"]
+    via = [value for name, value in fields if name.lower() == b"via"]
+    forwarded = [value for name, value in fields if name.lower() == b"forwarded"]
     return [
-        ("Host", host),
+        (b"Host", host.encode()),
         *kept,
-        ("Via", ", ".join([*via, f"{version} {me}"])),
-        ("Forwarded", ", ".join([*forwarded, _forwarded(client, host, proto)])),
+        (b"Via", b", ".join([*via, version + b" " + me])),
+        (b"Forwarded", b", ".join([*forwarded, _forwarded(client, host, proto)])),
     ]
 
 
-def response_fields(fields: Iterable[tuple[str, str]], *, me: str, version: str) -> Fields:
-    """The fields of a forwarded response."""
-    fields = list(fields)
-    via = [value for name, value in fields if name.lower() == "via"]
-    kept = [(name, value) for name, value in end_to_end_fields(fields) if name.lower() != "via"]
-    return [*kept, ("Via", ", ".join([*via, f"{version} {me}"]))]
-
-
-def is_forwarding_loop(fields: Iterable[tuple[str, str]], me: str) -> bool:
+def is_forwarding_loop(fields: Iterable[Field], me: bytes) -> bool:
     """Whether ``me`` has forwarded the message before: a forwarding loop."""
-    return any(me in hop.split()[1:2] for name, value in fields if name.lower() == "via" for hop in value.split(","))
+    return any(me in hop.split()[1:2] for name, value in fields if name.lower() == b"via" for hop in value.split(b","))
 
 
-def _forwarded(client: str, host: str, proto: str) -> str:
-    return f"for={_node(client)};host={_quoted(host)};proto={proto}"
+def _forwarded(client: str, host: str, proto: str) -> bytes:
+    return f"for={_node(client)};host={_quoted(host)};proto={proto}".encode()
 
 
 def _node(client: str) -> str:

@@ -4,83 +4,75 @@ from __future__ import annotations
 
 import pytest
 
-from qosweb.http.hops import Fields, end_to_end_fields, is_forwarding_loop, request_fields, response_fields
+from qosweb.http.hops import Fields, end_to_end_fields, is_forwarding_loop, request_fields
 
 
 def test_hop_by_hop_fields_are_dropped() -> None:
     fields = [
-        ("Connection", "close, X-Mine"),
-        ("connection", "keep-alive"),
-        ("X-Mine", "1"),
-        ("x-mine", "2"),
-        ("Keep-Alive", "timeout=5"),
-        ("TE", "trailers"),
-        ("Transfer-Encoding", "chunked"),
-        ("Content-Length", "5"),
-        ("Transfer_Encoding", "chunked"),
-        ("content_length", "5"),
-        ("Proxy_Connection", "keep-alive"),
-        ("Upgrade", "websocket"),
-        ("Proxy-Authorization", "secret"),
-        ("Accept", "*/*"),
-        ("X_Other", "1"),
-        ("Cookie", "a=b"),
-        ("Set-Cookie", "a=b"),
-        ("Set-Cookie", "c=d"),
+        (b"Connection", b"close, X-Mine"),
+        (b"connection", b"keep-alive"),
+        (b"X-Mine", b"1"),
+        (b"x-mine", b"2"),
+        (b"Keep-Alive", b"timeout=5"),
+        (b"TE", b"trailers"),
+        (b"Transfer-Encoding", b"chunked"),
+        (b"Content-Length", b"5"),
+        (b"Transfer_Encoding", b"chunked"),
+        (b"content_length", b"5"),
+        (b"Proxy_Connection", b"keep-alive"),
+        (b"Upgrade", b"websocket"),
+        (b"Proxy-Authorization", b"secret"),
+        (b"Accept", b"*/*"),
+        (b"X_Other", b"1"),
+        (b"Cookie", b"a=b"),
+        (b"Set-Cookie", b"a=b"),
+        (b"Set-Cookie", b"c=d"),
     ]
     assert end_to_end_fields(fields) == [
-        ("Accept", "*/*"),
-        ("X_Other", "1"),
-        ("Cookie", "a=b"),
-        ("Set-Cookie", "a=b"),
-        ("Set-Cookie", "c=d"),
+        (b"Accept", b"*/*"),
+        (b"X_Other", b"1"),
+        (b"Cookie", b"a=b"),
+        (b"Set-Cookie", b"a=b"),
+        (b"Set-Cookie", b"c=d"),
     ]
 
 
 def asked(fields: Fields, client: str = "192.0.2.1") -> Fields:
-    return request_fields(fields, host="shop.example:80", client=client, proto="http", me="n1", version="1.1")
+    return request_fields(fields, host="shop.example:80", client=client, proto="http", me=b"n1", version=b"1.1")
 
 
 def test_a_request_gets_via_forwarded_and_one_host() -> None:
-    fields = asked([("Host", "a"), ("hOST", "b"), ("Expect", "100-continue"), ("Accept", "*/*")])
+    fields = asked([(b"Host", b"a"), (b"hOST", b"b"), (b"Expect", b"100-continue"), (b"Accept", b"*/*")])
     assert fields == [
-        ("Host", "shop.example:80"),
-        ("Accept", "*/*"),
-        ("Via", "1.1 n1"),
-        ("Forwarded", 'for=192.0.2.1;host="shop.example:80";proto=http'),
+        (b"Host", b"shop.example:80"),
+        (b"Accept", b"*/*"),
+        (b"Via", b"1.1 n1"),
+        (b"Forwarded", b'for=192.0.2.1;host="shop.example:80";proto=http'),
     ]
-    again = asked([("Via", "1.0 other"), ("Forwarded", "for=_x"), ("via", "1.1 third")])
-    assert ("Via", "1.0 other, 1.1 third, 1.1 n1") in again
-    assert ("Forwarded", 'for=_x, for=192.0.2.1;host="shop.example:80";proto=http') in again
+    again = asked([(b"Via", b"1.0 other"), (b"Forwarded", b"for=_x"), (b"via", b"1.1 third")])
+    assert (b"Via", b"1.0 other, 1.1 third, 1.1 n1") in again
+    assert (b"Forwarded", b'for=_x, for=192.0.2.1;host="shop.example:80";proto=http') in again
 
 
-@pytest.mark.parametrize("name", ["Host", "Via", "Forwarded", "Content-Length"])
-def test_a_client_cannot_remove_via_and_forwarded_by_connection(name: str) -> None:
-    names = [field for field, _ in asked([("Connection", f"close, {name}"), (name, "x")])]
-    assert {"Host", "Via", "Forwarded"} <= set(names)
+@pytest.mark.parametrize("name", [b"Host", b"Via", b"Forwarded", b"Content-Length"])
+def test_a_client_cannot_remove_via_and_forwarded_by_connection(name: bytes) -> None:
+    names = [field for field, _ in asked([(b"Connection", b"close, " + name), (name, b"x")])]
+    assert {b"Host", b"Via", b"Forwarded"} <= set(names)
 
 
 @pytest.mark.parametrize(
     ("client", "shown"),
     [
-        ("::1", 'for="[::1]"'),
-        ("fe80::1%eth0", 'for="[fe80::1]"'),
-        ("unix", "for=unknown"),
-        ("10.0.0.1", "for=10.0.0.1"),
+        ("::1", b'for="[::1]"'),
+        ("fe80::1%eth0", b'for="[fe80::1]"'),
+        ("unix", b"for=unknown"),
+        ("10.0.0.1", b"for=10.0.0.1"),
     ],
 )
-def test_the_client_as_rfc_7239_writes_it(client: str, shown: str) -> None:
-    assert dict(asked([], client))["Forwarded"].startswith(shown + ";")
-
-
-def test_a_response_keeps_its_own_fields() -> None:
-    fields = [("Server", "x"), ("Date", "now"), ("Set-Cookie", "a"), ("Set-Cookie", "b"), ("Via", "1.1 far")]
-    assert response_fields([*fields, ("Connection", "close")], me="n1", version="1.1") == [
-        *fields[:-1],
-        ("Via", "1.1 far, 1.1 n1"),
-    ]
+def test_the_client_as_rfc_7239_writes_it(client: str, shown: bytes) -> None:
+    assert dict(asked([], client))[b"Forwarded"].startswith(shown + b";")
 
 
 def test_a_forwarding_loop_is_detected() -> None:
-    assert is_forwarding_loop([("Via", "1.1 a, 1.0 n1 (x)")], "n1")
-    assert not is_forwarding_loop([("Via", "1.1 n10, 1.1 an1"), ("X", "1.1 n1")], "n1")
+    assert is_forwarding_loop([(b"Via", b"1.1 a, 1.0 n1 (x)")], b"n1")
+    assert not is_forwarding_loop([(b"Via", b"1.1 n10, 1.1 an1"), (b"X", b"1.1 n1")], b"n1")

@@ -15,8 +15,8 @@ The state of a connection follows from its attributes. The first that is set cou
     _closing                   the connection closes when all written bytes are sent
     _sender                    a response is sent from disk, or at the rate of its channel
     _write_paused              the client reads its responses too slowly
-    _relay                     another server responds; ``_request_body`` is the body on its way there
-    _exchange                  a request waits for the disk or for its turn
+    _relay                     another server responds
+    _exchange                  a request waits for its body, for the disk or for its turn
     _in_head                   a head has arrived in part
     none of them               idle; ``_blocked`` is true in all states but the last two
 """
@@ -93,14 +93,18 @@ class HttpConnection(Timeouts):
             self._record(exchange, "failed", 499, 0)
         if self._relay is not None:
             self._relay.cancel()
-            self._on_relay_end(None)
+            self.on_relay_end(None)
         if self._sender is not None:
             self._sender.close()
             self._on_sent(complete=False)
 
     def eof_received(self) -> bool | None:
         self._eof = True
-        if self._exchange is not None and (self._exchange.wait is not None or self._exchange.waits_for_ignored_body):
+        exchange = self._exchange
+        if exchange is not None and exchange.waits_for_body and exchange.request_body is not None:
+            exchange.request_body.refuse(400, "The body is malformed: it ended too early.")
+            self._context.loop.call_soon(self._resume, exchange)
+        elif exchange is not None and (exchange.wait is not None or exchange.waits_for_body):
             # a client that closes its side while its request is queued leaves the queue; a body cut short never ends
             return None
         busy = self._exchange is not None or self._sender is not None or bool(self._unread)
@@ -114,13 +118,15 @@ class HttpConnection(Timeouts):
     def pause_writing(self) -> None:
         self._write_paused = True
         self._blocked = True
+        if self._relay is not None:
+            self._relay.client_paused()
         if self._sender is None:
             self._mark_at = 0.0
 
     def resume_writing(self) -> None:
         self._write_paused = False
         if self._relay is not None:
-            self._relay.resumed()
+            self._relay.client_resumed()
         elif self._sender is None:
             self._unblock()
         elif self._sender.has_started:
@@ -217,8 +223,10 @@ class HttpConnection(Timeouts):
         if isinstance(step, Waiting):
             self._exchange = exchange
             self._blocked = True
-            if exchange.waits_for_ignored_body and exchange.expects_continue and self._transport is not None:
+            if exchange.waits_for_body and exchange.expects_continue and self._transport is not None:
                 self._transport.write(CONTINUE)
+                if exchange.request_body is not None:
+                    exchange.request_body.is_continued = True
         elif isinstance(step, ForwardTarget):
             self._forward(exchange, step)
         else:
@@ -243,19 +251,22 @@ class HttpConnection(Timeouts):
             if self._lingered > LINGER_BYTES_MAX:
                 self.abort()
             return
-        if self._request_body is not None and not self._request_body.is_complete:
-            data = self._request_body.feed(data, self._clock.read())
-        elif self._exchange is not None and self._exchange.waits_for_ignored_body:
-            data = self._feed_ignored_body(self._exchange, data)
+        if self._relay is not None:
+            data = self._relay.feed(data)
+        elif self._exchange is not None and self._exchange.waits_for_body:
+            data = self._feed_body(self._exchange, data)
         self._unread += data
         if len(self._unread) >= UNREAD_MAX:
-            self._pause_reading()
+            self.pause_reading()
 
-    def _feed_ignored_body(self, exchange: Exchange, data: bytes) -> bytes:
+    def _feed_body(self, exchange: Exchange, data: bytes) -> bytes:
         """Returns what follows the body."""
-        assert exchange.ignored_body is not None
-        rest = exchange.ignored_body.feed(data)
-        if exchange.ignored_body.is_over:
+        if exchange.request_body is not None:
+            rest = exchange.request_body.feed(data, self._clock.read())
+        else:
+            assert exchange.ignored_body is not None
+            rest = exchange.ignored_body.feed(data)
+        if not exchange.waits_for_body:
             self._reader = None  # its parser expects a body
             self._context.loop.call_soon(self._resume, exchange)  # not now: _consume may be running
         return rest

@@ -11,10 +11,11 @@ if TYPE_CHECKING:
 
     from aiohttp.base_protocol import BaseProtocol
 
+    from qosweb.http.known_heads import KnownHeads
     from qosweb.server.accesslog.recorder import AccessRecorder
     from qosweb.server.connection.client_share import SharedPlaces
     from qosweb.server.connection.connections import Connections
-    from qosweb.server.connection.fast_path import PlainHeads
+    from qosweb.server.connection.fast_path import PlainHead
     from qosweb.server.connection.head_parser import HeadLimits
     from qosweb.server.files.pacing import SendPacer
     from qosweb.server.proxy.upstream import Upstreams
@@ -39,7 +40,7 @@ class ConnectionContext:
     connections: Connections
     limits: ConnectionLimits
     open_files: SharedPlaces  # responses being sent from disk
-    plain_heads: PlainHeads
+    plain_heads: KnownHeads[PlainHead]
     body_flow: BaseProtocol  # the parser requires it for flow control of bodies, but never gets a body
     pacer: SendPacer
     upstreams: Upstreams

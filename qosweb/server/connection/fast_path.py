@@ -1,4 +1,4 @@
-"""Fast path: recognises plain GETs, which skip the pipeline, and caches parsed request heads by their bytes.
+"""Fast path: recognises plain GETs, which skip the pipeline. `KnownHeads` keeps them by the bytes of their heads.
 
 A plain request is a GET that needs no stage once its page is in memory: no condition, range, body or ticket. Most
 requests of a busy site are plain, and clients repeat the same heads. So the meaning of a head is cached by its bytes,
@@ -21,10 +21,6 @@ if TYPE_CHECKING:
     from aiohttp.http import RawRequestMessage
 
     from qosweb.admission import AdmissionControl, ClassAccount
-
-HEADS_MAX = 4096
-HEAD_LEN_MAX = 1024
-SEEN_ONCE_MAX = 16_384
 
 
 class PlainHead(NamedTuple):
@@ -91,30 +87,3 @@ def read_plain(message: RawRequestMessage, hosts: dict[str, str], admission: Adm
     if account is None:
         return None
     return PlainHead(path, host_part, None if encodings is None else ", ".join(encodings), account)
-
-
-class PlainHeads:
-    """Cache of heads that came at least twice, by their bytes. The connection reads ``known`` directly."""
-
-    __slots__ = ("_seen_once", "known")
-
-    def __init__(self) -> None:
-        self.known: dict[bytes, PlainHead] = {}
-        self._seen_once: set[int] = set()  # hashes only: a head that never comes again costs little memory
-
-    def remember(self, head: bytes, meaning: PlainHead) -> None:
-        if len(head) > HEAD_LEN_MAX:
-            return
-        if (mark := hash(head)) not in self._seen_once:
-            if len(self._seen_once) >= SEEN_ONCE_MAX:
-                self._seen_once.clear()
-            self._seen_once.add(mark)
-            return
-        if len(self.known) >= HEADS_MAX:
-            self.known.clear()
-        self.known[head] = meaning
-
-    def forget(self) -> None:
-        """Clear the cache: the meaning of heads has changed."""
-        self.known.clear()
-        self._seen_once.clear()

@@ -175,6 +175,8 @@ class Sending(Closing):
 
     def _record(self, exchange: Exchange, decision: str, status: int, size: int) -> None:
         permit, exchange.permit = exchange.permit, None
+        if exchange.request_body is not None:
+            exchange.request_body.release()
         if permit is not None:
             is_sample = decision == "served" and not exchange.was_delayed
             permit.close(size, channel_until=exchange.channel_until, is_sample=is_sample)

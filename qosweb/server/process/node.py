@@ -14,6 +14,7 @@ from aiohttp.base_protocol import BaseProtocol
 from qosweb.admission import AdmissionControl, Clock
 from qosweb.engine.replicated.compiled_policy import CompiledPolicy
 from qosweb.errors import UsageError
+from qosweb.http.known_heads import KnownHeads
 from qosweb.server.accesslog.file import LogFile
 from qosweb.server.accesslog.recorder import AccessRecorder
 from qosweb.server.cluster.clock_skew import ClockSkewMonitor
@@ -22,7 +23,6 @@ from qosweb.server.connection.client_share import SharedPlaces
 from qosweb.server.connection.connection import HttpConnection
 from qosweb.server.connection.connections import Connections
 from qosweb.server.connection.context import ConnectionContext, ConnectionLimits
-from qosweb.server.connection.fast_path import PlainHeads
 from qosweb.server.connection.head_parser import HeadLimits
 from qosweb.server.connection.tls import TlsFiles
 from qosweb.server.connection.tls_listener import TlsListener
@@ -30,6 +30,7 @@ from qosweb.server.files.files import Root
 from qosweb.server.files.pacing import SendPacer
 from qosweb.server.files.page_store import PageStore
 from qosweb.server.process.console import log_message, place_of
+from qosweb.server.proxy.request_body import SMALL_BODIES_MAX, BodyLimits
 from qosweb.server.proxy.upstream import Upstreams
 from qosweb.server.request.stages import Site
 from qosweb.webqos.loader import load
@@ -103,7 +104,13 @@ class Node:
         self.open_files = SharedPlaces(settings.max_open_files, settings.client_share)
         self.pacer = SendPacer(self._loop)
         self.membership: ClusterMembership | None = None
-        self.upstreams = Upstreams(settings.upstream_timeout, settings.client_share)
+        self.upstreams = Upstreams(
+            self._loop,
+            self.name,
+            timeout_s=settings.upstream_timeout,
+            connections_max=settings.upstream_connections,
+            share_ppm=settings.client_share,
+        )
         self._context = ConnectionContext(
             self._loop,
             Site(
@@ -111,6 +118,10 @@ class Node:
                 self.admission,
                 self.clock,
                 is_secure=self.tls is not None,
+                body_limits=BodyLimits(
+                    settings.max_body, settings.min_body_rate, settings.send_timeout, settings.body_timeout
+                ),
+                small_bodies=SharedPlaces(SMALL_BODIES_MAX, settings.client_share),
                 upstream=settings.upstream,
             ),
             self.recorder,
@@ -122,7 +133,7 @@ class Node:
                 send_timeout_s=settings.send_timeout,
             ),
             self.open_files,
-            PlainHeads(),
+            KnownHeads(),
             BaseProtocol(self._loop),
             self.pacer,
             self.upstreams,
@@ -366,7 +377,7 @@ class Node:
         self.admission.close()
         if self.membership is not None:
             await self.membership.close()
-        await self.upstreams.close()
+        self.upstreams.close()
         self.store.close()
         self.recorder.close(LOG_CLOSE_S)
 
@@ -400,6 +411,7 @@ class Node:
         while True:
             await asyncio.sleep(SWEEP_EVERY_S)
             self.connections.sweep(self.clock.read())
+            self.upstreams.sweep()
 
     async def _flush(self) -> None:
         while True:

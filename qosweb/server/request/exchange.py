@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from qosweb.http.targets import RequestTarget
     from qosweb.server.files.page_store import Failure
     from qosweb.server.files.pages import Page, Resource
+    from qosweb.server.proxy.request_body import RequestBody
     from qosweb.server.request.ignored_body import IgnoredBody
 
 
@@ -60,6 +61,7 @@ class Exchange:
     outcome: str = ""  # the decision for the access log, if it does not follow from the response
     channel_until: float | None = None  # set at the end: when its last byte was due
     ignored_body: IgnoredBody | None = None  # which the connection reads before the request continues
+    request_body: RequestBody | None = None  # for another server
     ticket: str | None = None  # from the query of the target; see qosweb.engine.local.tickets
     was_delayed: bool = False  # by its client, the disk or another server: its service time does not measure this node
     stage: int = 0  # index of the current stage
@@ -102,12 +104,19 @@ class Exchange:
         return self.message.method == "HEAD"
 
     @property
-    def waits_for_ignored_body(self) -> bool:
+    def waits_for_body(self) -> bool:
+        """Whether the connection has to read more of the body before the request continues."""
+        if self.request_body is not None:
+            return self.request_body.holds_up
         return self.ignored_body is not None and not self.ignored_body.is_over
 
     @property
+    def has_unread_body(self) -> bool:
+        return self.has_body and (self.request_body is None or not self.request_body.is_complete)
+
+    @property
     def keeps_alive(self) -> bool:
-        return not (self.message.should_close or self.message.upgrade or self.has_body)
+        return not (self.message.should_close or self.message.upgrade or self.has_unread_body)
 
     @property
     def expects_continue(self) -> bool:

@@ -12,6 +12,8 @@ import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from aiohttp.http import HttpVersion11
+
 from qosweb.admission import Forward, Permit, Wait
 from qosweb.engine.local.tickets import without_ticket
 from qosweb.http.hosts import parse_host
@@ -28,12 +30,15 @@ from qosweb.http.targets import BadTarget, parse_target
 from qosweb.server.files.page_store import Loaded, PageStore, status_of
 from qosweb.server.files.pages import Moved, Page, Resource, page_fields, validator_fields
 from qosweb.server.proxy.forward import ForwardTarget
+from qosweb.server.proxy.request_body import RequestBody
 from qosweb.server.request.answers import Answer, bodiless, explain, serialise_head
 from qosweb.server.request.exchange import WAITING, Exchange, Waiting
 from qosweb.server.request.ignored_body import IgnoredBody
 
 if TYPE_CHECKING:
     from qosweb.admission import AdmissionControl, ClassAccount, Clock
+    from qosweb.server.connection.client_share import SharedPlaces
+    from qosweb.server.proxy.request_body import BodyLimits
 
 ALLOW = ("Allow", "GET, HEAD, OPTIONS")
 RANGES_MAX = 16
@@ -49,6 +54,8 @@ class Site:
     admission: AdmissionControl
     clock: Clock
     is_secure: bool  # reached by TLS
+    body_limits: BodyLimits
+    small_bodies: SharedPlaces  # request bodies in memory
     upstream: str | None = None  # the server for requests that are not for a file here
 
     def account_of(self, exchange: Exchange) -> ClassAccount:
@@ -116,6 +123,21 @@ def resolve_target(exchange: Exchange, site: Site) -> Step:
     if exchange.target.authority is not None:  # RFC 9112 section 3.2.2: it replaces Host
         exchange.host = exchange.target.authority
     return None
+
+
+def read_body(exchange: Exchange, site: Site) -> Step:
+    """Wait for a small request body; refuse one that is too large. A large body is streamed after admission."""
+    if not exchange.has_body:
+        return None
+    body = exchange.request_body
+    if body is None:
+        if exchange.message.chunked and exchange.message.version != HttpVersion11:  # RFC 9112 section 6.1
+            return explain(400, "A chunked body needs HTTP/1.1.", must_close=True)
+        body = RequestBody(exchange.message, exchange.client, site.clock.read(), site.body_limits, site.small_bodies)
+        exchange.request_body = body
+    if body.refusal is not None:
+        return body.refusal
+    return WAITING if body.holds_up else None
 
 
 def look_up_file(exchange: Exchange, site: Site) -> Step:

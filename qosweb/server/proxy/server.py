@@ -1,0 +1,208 @@
+"""Upstream server: a bounded pool of connections to it, and the requests that wait for one.
+
+A request takes a *place*, of which one client gets only a part. With a place it gets an idle connection, the last used
+first, or waits until one is free or a new one is connected. Requests without a place wait, one queue for each client;
+free places go to the clients in turn. Only connecting needs a task.
+Above: `qosweb.server.proxy.forward` (relay).  Below: `qosweb.server.proxy.upstream_connection`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections import OrderedDict
+from typing import TYPE_CHECKING, NamedTuple
+
+from qosweb.server.connection.client_share import SharedPlaces, client_key
+from qosweb.server.proxy.upstream_connection import UpstreamConnection
+
+if TYPE_CHECKING:
+    from qosweb.http.upstream_heads import UpstreamHeads
+    from qosweb.server.proxy.forward import Relay
+
+KEPT_S = 15.0  # keep-alive of an idle connection; shorter than most servers' timeout
+
+
+class ServerTimeouts(NamedTuple):
+    connect_s: float
+    first_byte_s: float  # until the response begins
+    idle_s: float  # between two bytes of it
+
+
+class Server:
+    """One server: ``origin`` is its address, such as http://127.0.0.1:9000."""
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        origin: str,
+        heads: UpstreamHeads,
+        timeouts: ServerTimeouts,
+        *,
+        connections_max: int,
+        share_ppm: int,
+    ) -> None:
+        scheme, _, authority = origin.partition("://")
+        host, _, port = authority.rpartition(":") if not authority.endswith("]") else (authority, "", "")
+        if not host:
+            host, port = authority, ""
+        self.origin = origin
+        self.authority = authority
+        self.heads = heads
+        self.timeouts = timeouts
+        self.places = SharedPlaces(connections_max, share_ppm)
+        self.connections_max = connections_max
+        self._loop = loop
+        self._host = host.strip("[]")
+        self._port = int(port) if port else 443 if scheme == "https" else 80
+        self._tls = ssl.create_default_context() if scheme == "https" else None
+        self._idle: dict[UpstreamConnection, None] = {}  # last used last
+        self._all: set[UpstreamConnection] = set()
+        self._connecting: dict[Relay, asyncio.Task[None]] = {}  # by the request that began it; any may use it
+        self._next: dict[Relay, None] = {}  # requests with a place that wait for a connection
+        self._queues: OrderedDict[str, dict[Relay, None]] = OrderedDict()  # requests without a place, by client
+
+    @property
+    def connections(self) -> int:
+        return len(self._all) + len(self._connecting)
+
+    @property
+    def waiting(self) -> int:
+        return len(self._next) + sum(map(len, self._queues.values()))
+
+    # ---- requests
+
+    def enter(self, relay: Relay, *, fresh: bool = False) -> None:
+        """``relay`` wants a connection, a new one if ``fresh``: `on_connection` or `on_unreachable` of it follow."""
+        client = relay.exchange.client
+        if self._queues or not self.places.has_room_for(client):
+            self._queues.setdefault(client_key(client), {})[relay] = None
+            self._admit()
+            return
+        self.places.take(client)
+        relay.has_place = True
+        self._serve(relay, fresh=fresh)
+
+    def is_short_of(self, relay: Relay) -> bool:
+        """Whether ``relay`` waits because its client has its share of the connections."""
+        return not relay.has_place and not self.places.is_full
+
+    def leave(self, relay: Relay, connection: UpstreamConnection | None, *, reusable: bool) -> None:
+        """``relay`` is over, or tries again. Its connection is kept if ``reusable``."""
+        if relay.has_place:
+            relay.has_place = False
+            self.places.give_back(relay.exchange.client)
+            self._next.pop(relay, None)
+        else:
+            key = client_key(relay.exchange.client)
+            queue = self._queues.get(key)
+            if queue is not None:
+                queue.pop(relay, None)
+                if not queue:
+                    del self._queues[key]
+        if connection is not None:
+            connection.relay = None
+            if reusable and connection.is_reusable:
+                connection.is_reused = True
+                connection.resume_reading()
+                self._put(connection)
+            else:
+                connection.abort()
+        if self._queues:
+            self._admit()
+
+    def _serve(self, relay: Relay, *, fresh: bool = False) -> None:
+        if self._idle and not fresh:
+            connection, _ = self._idle.popitem()
+            connection.begin(relay)
+            relay.on_connection(connection)
+            return
+        self._next[relay] = None
+        if self.connections >= self.connections_max and self._idle:
+            self._drop(next(iter(self._idle)))
+        self._connect_for(relay)
+
+    def _put(self, connection: UpstreamConnection) -> None:
+        """``connection`` is free."""
+        if self._next:
+            relay = next(iter(self._next))
+            del self._next[relay]
+            connection.begin(relay)
+            relay.on_connection(connection)
+        else:
+            connection.idle_since = self._loop.time()
+            self._idle[connection] = None
+
+    def _admit(self) -> None:
+        """Give free places to the clients that wait, in turn."""
+        for key in list(self._queues):
+            queue = self._queues.get(key)
+            if queue is None:
+                continue
+            if self.places.is_full:
+                return
+            relay = next(iter(queue))
+            if self.places.has_room_for(relay.exchange.client):
+                del queue[relay]
+                if queue:
+                    self._queues.move_to_end(key)
+                else:
+                    del self._queues[key]
+                self.places.take(relay.exchange.client)
+                relay.has_place = True
+                self._serve(relay)
+
+    # ---- connections
+
+    async def _connect(self, relay: Relay) -> None:
+        try:
+            async with asyncio.timeout(self.timeouts.connect_s):
+                _, connection = await self._loop.create_connection(
+                    lambda: UpstreamConnection(self), self._host, self._port, ssl=self._tls
+                )
+        except (OSError, TimeoutError):  # ssl.SSLError is an OSError
+            del self._connecting[relay]
+            if relay in self._next:
+                del self._next[relay]
+                relay.on_unreachable()
+            self._connect_more()
+            return
+        del self._connecting[relay]
+        if connection.transport is None:  # lost already
+            self._connect_more()
+        else:
+            self._all.add(connection)
+            self._put(connection)
+
+    def on_lost(self, connection: UpstreamConnection) -> None:
+        self._all.discard(connection)
+        self._idle.pop(connection, None)
+        self._connect_more()
+
+    def _connect_more(self) -> None:
+        """Connect for a request that waits although there is room for another connection."""
+        if len(self._connecting) < len(self._next) and self.connections < self.connections_max:
+            relay = next((one for one in self._next if one not in self._connecting), None)
+            if relay is not None:
+                self._connect_for(relay)
+
+    def _connect_for(self, relay: Relay) -> None:
+        if self.connections < self.connections_max and relay not in self._connecting:
+            self._connecting[relay] = self._loop.create_task(self._connect(relay), name="connect")
+
+    def _drop(self, connection: UpstreamConnection) -> None:
+        del self._idle[connection]
+        self._all.discard(connection)
+        connection.abort()
+
+    def sweep(self) -> None:
+        """Close connections that have been idle for too long."""
+        before = self._loop.time() - KEPT_S
+        for connection in [one for one in self._idle if one.idle_since < before]:
+            self._drop(connection)
+
+    def close(self) -> None:
+        for task in self._connecting.values():
+            task.cancel()
+        for connection in list(self._all):
+            connection.abort()
