@@ -179,7 +179,7 @@ def test_a_bad_value_is_named_with_its_place_and_what_would_be_right(key: str, v
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({}, "no root: give the folder to serve with --root DIR"),
+        ({}, "nothing to serve: give the folder with --root DIR, or a server with --upstream URL"),
         ({"tls-cert": "c"}, "TLS needs both --tls-cert and --tls-key; --tls-key is missing"),
         ({"tls-key": "k"}, "TLS needs both --tls-cert and --tls-key; --tls-cert is missing"),
         ({"admin": "0.0.0.0:1"}, "admin address 0.0.0.0:1 is not loopback: it needs --admin-token-file FILE"),

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from qosweb.engine.replicated.pipes import Pipe
     from qosweb.server.cluster.membership import ClusterMembership
     from qosweb.server.process.node import Node
+    from qosweb.server.proxy.server import UpstreamServer
 
 QUEUE_SHOWN_MAX = 1_000
 DIGEST_WAITING_MAX = 1_000
@@ -30,7 +31,8 @@ def status_of(node: Node) -> dict[str, object]:
         "version": VERSION,
         "since": node.started_at,
         "draining": node.draining,
-        "root": str(node.store.root.path),
+        "root": None if node.store.root is None else str(node.store.root.path),
+        "upstreams": {one.name: _upstream(one) for one in node.upstreams.servers},
         "connections": {"open": len(node.connections), **dataclasses.asdict(node.connections.counts)},
         "cache": {
             "pages": len(node.store.resources),
@@ -47,6 +49,22 @@ def status_of(node: Node) -> dict[str, object]:
             "in_force": [] if engine is None else _in_force(engine),
         },
         "classes": {account.name: _class(account, node, got_bps) for account in accounts.accounts},
+    }
+
+
+def _upstream(server: UpstreamServer) -> dict[str, object]:
+    return {
+        "url": server.settings.url,
+        "scope": server.settings.scope,
+        "weight": server.settings.weight,
+        "health": server.health.state.value,
+        "reason": server.health.reason,
+        "ejections": server.health.ejections,
+        "in_service": server.in_service,
+        "waiting": server.waiting,
+        "connections": server.connections,
+        "requests": server.requests,
+        "failures": server.failures,
     }
 
 

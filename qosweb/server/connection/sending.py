@@ -80,6 +80,7 @@ class Sending(Closing):
             return
         span = next(part for part in answer.body if isinstance(part, FileSpan))
         try:
+            assert context.site.store.root is not None
             descriptor, identity = context.site.store.root.open(span.name)
         except (NotServed, OSError):
             descriptor, identity = -1, None

@@ -31,6 +31,7 @@ from qosweb.server.files.pacing import SendPacer
 from qosweb.server.files.page_store import PageStore
 from qosweb.server.process.console import log_message, place_of
 from qosweb.server.proxy.request_body import SMALL_BODIES_MAX, BodyLimits
+from qosweb.server.proxy.server import ServerDefaults
 from qosweb.server.proxy.upstream import Upstreams
 from qosweb.server.request.stages import Site
 from qosweb.webqos.loader import load
@@ -49,6 +50,7 @@ LINKS_EVERY_S = 1.0  # period of scans for changed links
 LINKS_REST = 20  # pause after a scan, in durations of the scan, if that is longer: large sites are scanned less often
 LOG_CLOSE_S = 5.0
 FOUNDING_S = 10.0
+CONNECT_S = 5.0  # to an upstream server or another node
 MEASURE_EVERY_S = 1.0
 
 
@@ -107,9 +109,15 @@ class Node:
         self.upstreams = Upstreams(
             self._loop,
             self.name,
-            timeout_s=settings.upstream_timeout,
-            connections_max=settings.upstream_connections,
-            share_ppm=settings.client_share,
+            settings.upstream,
+            ServerDefaults(
+                CONNECT_S,
+                settings.upstream_timeout,
+                settings.upstream_timeout,
+                settings.upstream_connections,
+                settings.client_share,
+            ),
+            log_message,
         )
         self._context = ConnectionContext(
             self._loop,
@@ -122,7 +130,7 @@ class Node:
                     settings.max_body, settings.min_body_rate, settings.send_timeout, settings.body_timeout
                 ),
                 small_bodies=SharedPlaces(SMALL_BODIES_MAX, settings.client_share),
-                upstream=settings.upstream,
+                routes=self.upstreams.routes if settings.upstream else None,
             ),
             self.recorder,
             self.connections,
@@ -163,7 +171,8 @@ class Node:
             self._server = await self._loop.create_server(
                 lambda: HttpConnection(self._context), sock=listener, backlog=BACKLOG
             )
-        await asyncio.to_thread(self.admission.accounts.classifier.refresh_links, self.store.root.path)
+        await self._refresh_links()
+        self.upstreams.start()
         self._chores = [
             asyncio.create_task(self._sweep(), name="sweep"),
             asyncio.create_task(self._flush(), name="flush"),
@@ -392,10 +401,14 @@ class Node:
         specification = load(str(self.settings.spec))
         return CompiledPolicy.of_model(specification.source.text, specification.require_model())
 
+    async def _refresh_links(self) -> None:
+        if self.store.root is not None:
+            await asyncio.to_thread(self.admission.accounts.classifier.refresh_links, self.store.root.path)
+
     async def _follow_links(self) -> None:
         while True:
             began = self._loop.time()
-            await asyncio.to_thread(self.admission.accounts.classifier.refresh_links, self.store.root.path)
+            await self._refresh_links()
             await asyncio.sleep(max(LINKS_EVERY_S, LINKS_REST * (self._loop.time() - began)))
 
     async def _measure(self) -> None:
@@ -445,7 +458,9 @@ def address_of(listener: socket.socket) -> str:
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
-def _root(path: Path) -> Root:
+def _root(path: Path | None) -> Root | None:
+    if path is None:
+        return None
     try:
         next(path.iterdir(), None)
         return Root(path)
@@ -461,7 +476,8 @@ def _log_file(settings: ServeSettings) -> LogFile | None:
     if settings.access_log == "none":
         return None
     path = None if settings.access_log == "-" else Path(settings.access_log)
-    if path is not None and path.resolve().is_relative_to(settings.root.resolve()):
+    root = settings.root
+    if path is not None and root is not None and path.resolve().is_relative_to(root.resolve()):
         raise UsageError(f"--access-log {path}: is below --root, so every client could read it; choose another folder")
     try:
         return LogFile(path, rotate_bytes=settings.access_log_rotate, keep=settings.access_log_keep)

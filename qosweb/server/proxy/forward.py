@@ -18,6 +18,7 @@ from aiohttp.http import HttpVersion11
 
 from qosweb.http.hops import is_forwarding_loop, request_fields
 from qosweb.server.proxy import upstream
+from qosweb.server.proxy.health import Failure
 from qosweb.server.proxy.paced_output import PacedOutput
 from qosweb.server.proxy.request_body import CONTINUE, HELD_MAX
 from qosweb.server.request.answers import CLOSE, KEEP_ALIVE, NO_CONNECTION_LINE, Answer, explain
@@ -28,20 +29,23 @@ if TYPE_CHECKING:
     from qosweb.http.upstream_heads import UpstreamHead
     from qosweb.server.connection.context import ConnectionContext
     from qosweb.server.proxy.request_body import RequestBody
-    from qosweb.server.proxy.server import Server
+    from qosweb.server.proxy.routes import Route
+    from qosweb.server.proxy.server import UpstreamServer
     from qosweb.server.proxy.upstream_connection import UpstreamConnection
     from qosweb.server.request.exchange import Exchange
 
 IDEMPOTENT = frozenset({"GET", "HEAD", "OPTIONS", "PUT", "DELETE"})  # RFC 9110 section 9.2.2
+ATTEMPTS_MAX = 3  # servers or connections that are tried
 RETRY = [("Retry-After", "1")]
 
 
 class ForwardTarget(NamedTuple):
     """The server that responds to a request instead of this node."""
 
-    origin: str  # http://host:port
     target: str
-    peer: str = ""  # the name of the node, if it is one of the cluster
+    route: Route | None = None  # the upstream servers that may respond
+    origin: str = ""  # otherwise a node of the cluster: http://host:port
+    peer: str = ""  # its name
 
 
 class RelayClient(Protocol):
@@ -64,18 +68,20 @@ class Relay:
 
     __slots__ = (
         "_active_at",
+        "_attempts",
         "_chunked",
         "_client",
         "_context",
         "_held",
-        "_is_retry",
         "_output",
         "_over",
         "_request",
+        "_sends",
         "_server",
         "_taken_at",
         "_transport",
         "_upstream",
+        "_waits_since",
         "body",
         "closes",
         "exchange",
@@ -105,7 +111,8 @@ class Relay:
         self._context = context
         self._transport = transport
         self._client = client
-        self._server: Server | None = None
+        self._server: UpstreamServer | None = None
+        self._waits_since = 0.0
         self._upstream: UpstreamConnection | None = None
         self._output: PacedOutput | None = None
         self._active_at = context.site.clock.read()  # when the server last did something
@@ -113,7 +120,8 @@ class Relay:
         self._request = b""
         self._held = b""  # the head of the response, until the first bytes of its body are there
         self._chunked = False
-        self._is_retry = False
+        self._attempts = 0
+        self._sends = 0  # how often it was sent, at least in part
         self._over = False
 
     def start(self) -> None:
@@ -124,10 +132,17 @@ class Relay:
         if is_forwarding_loop(fields, me):
             self._end(explain(508, f"Forwarding loop: the request has passed {context.name} before."))
             return
-        self._server = server = context.upstreams.server_at(self.place.origin)
+        route = self.place.route
+        if route is None:
+            server: UpstreamServer | None = context.upstreams.peer(self.place.origin)
+        else:
+            context.upstreams.budget.count_request(self._active_at)
+            server = route.pick(self._active_at, is_repeatable=self._may_repeat())
+        assert server is not None
+        settings = server.settings
         outgoing = request_fields(
             fields,
-            host=exchange.host or server.authority,
+            host=settings.host or exchange.host or settings.authority,
             client=exchange.client,
             proto="https" if context.site.is_secure else "http",
             me=me,
@@ -149,7 +164,13 @@ class Relay:
         permit = exchange.permit
         if permit is not None and permit.rate_bps is not None:
             self._output = PacedOutput(context.pacer, self._transport, permit, self._on_drained, self._on_paced_end)
-        server.enter(self)
+        self._enter(server)
+
+    def _enter(self, server: UpstreamServer, *, fresh: bool = False) -> None:
+        self._server = server
+        self._attempts += 1
+        self._waits_since = self._active_at
+        server.enter(self, fresh=fresh)
 
     def cancel(self) -> None:
         """The client is gone."""
@@ -206,18 +227,18 @@ class Relay:
                 self._refuse_body(body.refusal)
                 return
         if upstream_connection is None:
-            if now - self._active_at > upstream.WAIT_S:
+            if now - self._waits_since > upstream.WAIT_S:
                 self._end(self._waited_too_long(server))
         elif body is not None and (not body.is_complete or upstream_connection.is_write_paused):
-            if upstream_connection.is_write_paused and now - self._taken_at > server.timeouts.idle_s:
+            if upstream_connection.is_write_paused and now - self._taken_at > server.idle_s:
                 self._fail(explain(504, "The upstream server did not read the request body in time.", must_close=True))
         elif self.status == 499:
-            if now - self._active_at > server.timeouts.first_byte_s:
-                self._fail(explain(504, "The upstream server did not respond in time."))
-        elif now - self._active_at > server.timeouts.idle_s and (self._output is None or not self._output.is_full):
+            if now - self._active_at > server.first_byte_s:
+                self._on_failure(Failure.TIMEOUT, explain(504, "The upstream server did not respond in time."))
+        elif now - self._active_at > server.idle_s and (self._output is None or not self._output.is_full):
             self._fail(None)
 
-    def _waited_too_long(self, server: Server) -> Answer:
+    def _waited_too_long(self, server: UpstreamServer) -> Answer:
         if server.is_short_of(self):
             return explain(429, "Too many requests from your address wait for the upstream server.", RETRY)
         return explain(503, "No connection to the upstream server in time.", RETRY)
@@ -227,6 +248,7 @@ class Relay:
     def on_connection(self, connection: UpstreamConnection) -> None:
         """``connection`` is for this request: send it."""
         self._upstream = connection
+        self._sends += 1
         assert connection.transport is not None
         self._active_at = self._taken_at = now = self._context.site.clock.read()
         body = self.body
@@ -298,6 +320,8 @@ class Relay:
                 wire = head.wire_without_qos
         stays = KEEP_ALIVE if exchange.wants_keep_alive_line else NO_CONNECTION_LINE
         self.status = head.status
+        if self._server is not None:
+            self._server.on_response(self._active_at, head.status)
         self._held = b"".join(
             (
                 wire,
@@ -350,24 +374,26 @@ class Relay:
     # ---- failures
 
     def on_unreachable(self) -> None:
-        if self.place.peer:
-            self._fail(self._lost_peer())
-        else:
-            self._fail(explain(502, "The upstream server cannot be reached."))
+        self._on_failure(Failure.UNREACHABLE, explain(502, "The upstream server cannot be reached."), was_sent=False)
+
+    def on_server_out(self) -> None:
+        """The server for which this request waits is out."""
+        if self._upstream is None and not self._over:
+            self._try_another(was_sent=False)
 
     def on_lost(self, connection: UpstreamConnection) -> None:
         """The connection to the server was closed within the response, or before it."""
-        if connection.is_reused and not connection.has_answered and self._may_repeat():
-            self._is_retry = True
+        if connection.is_reused and not connection.has_answered and self._may_repeat():  # closed while it was idle
+            server, route = self._server, self.place.route
+            assert server is not None
+            another = None if route is None else route.pick(self._context.site.clock.read(), server)
             self._release(reusable=False)
-            assert self._server is not None
-            self._server.enter(self, fresh=True)
-        elif self.place.peer:
-            self._fail(self._lost_peer())
+            self._enter(another or server, fresh=True)
         elif connection.has_answered:
-            self._fail(explain(502, "The upstream server broke the connection off."))
+            self._on_failure(Failure.UNREACHABLE, explain(502, "The upstream server broke the connection off."))
         else:
-            self._fail(explain(502, "The upstream server closed the connection without a response."))
+            why = "The upstream server closed the connection without a response."
+            self._on_failure(Failure.UNREACHABLE, explain(502, why))
 
     def on_bad_response(self, why: str) -> None:
         self._fail(explain(502, f"The response of the upstream server cannot be forwarded: {why}."))
@@ -377,15 +403,44 @@ class Relay:
         self._close(reusable=False)
         self._transport.abort()
 
+    def _on_failure(self, failure: Failure, answer: Answer, *, was_sent: bool = True) -> None:
+        """The server did not respond: ask another one if that is allowed, else send ``answer``."""
+        server = self._server
+        if server is None or self._over:
+            return
+        now = self._context.site.clock.read()
+        server.on_failure(failure, self._active_at, now)
+        if self.place.peer:
+            lost = f"The node {self.place.peer}, which was to serve this request, cannot be reached."
+            self._fail(explain(503, lost, RETRY))
+        elif not self._try_another(was_sent=was_sent):
+            self._fail(answer)
+
+    def _try_another(self, *, was_sent: bool) -> bool:
+        """Send the request to another server, within its lifetime and the retry budget. It is sent at most twice."""
+        context, route, server = self._context, self.place.route, self._server
+        now = context.site.clock.read()
+        if route is None or self.status != 499 or self._attempts >= ATTEMPTS_MAX:
+            return False
+        if was_sent and not self._may_repeat():
+            return False
+        account = context.site.account_of(self.exchange)
+        lifetime_s = context.site.admission.lifetime_s(account)
+        if lifetime_s is not None and now - self.exchange.arrived > lifetime_s:
+            return False
+        another = route.pick(now, server)
+        if another is None or not context.upstreams.budget.try_retry(now):
+            return False
+        self._release(reusable=False)
+        self._active_at = now
+        self._enter(another)
+        return True
+
     def _may_repeat(self) -> bool:
         """Whether the request may be sent a second time."""
-        if self._is_retry or self._over or self.exchange.method not in IDEMPOTENT:
+        if self._sends >= 2 or self._over or self.exchange.method not in IDEMPOTENT:
             return False
         return self.body is None or self.body.is_small
-
-    def _lost_peer(self) -> Answer:
-        lost = f"The node {self.place.peer}, which was to serve this request, cannot be reached."
-        return explain(503, lost, RETRY)
 
     def _fail(self, answer: Answer | None) -> None:
         """End without a complete response. ``answer`` is for a client that has got nothing yet."""
@@ -410,8 +465,8 @@ class Relay:
     def _release(self, *, reusable: bool) -> None:
         """Leave the server. Its connection may serve others if the request was sent completely."""
         server, connection = self._server, self._upstream
-        self._upstream = None
-        if server is not None and (self.has_place or connection is not None or not self.is_complete):
+        self._server = self._upstream = None
+        if server is not None:
             if self.body is not None and not self.body.is_complete:
                 reusable = False
             server.leave(self, connection, reusable=reusable)

@@ -1,4 +1,4 @@
-"""Upstream server: a bounded pool of connections to it, and the requests that wait for one.
+"""Upstream server: a bounded pool of connections to it, the requests that wait for one, and its health.
 
 A request takes a *place*, of which one client gets only a part. With a place it gets an idle connection, the last used
 first, or waits until one is free or a new one is connected. Requests without a place wait, one queue for each client;
@@ -13,49 +13,62 @@ import ssl
 from collections import OrderedDict
 from typing import TYPE_CHECKING, NamedTuple
 
+from qosweb.errors import UsageError
 from qosweb.server.connection.client_share import SharedPlaces, client_key
+from qosweb.server.proxy.health import ServerHealth
 from qosweb.server.proxy.upstream_connection import UpstreamConnection
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from qosweb.http.upstream_heads import UpstreamHeads
     from qosweb.server.proxy.forward import Relay
+    from qosweb.server.proxy.health import Failure
+    from qosweb.upstream_settings import UpstreamSettings
 
 KEPT_S = 15.0  # keep-alive of an idle connection; shorter than most servers' timeout
 
 
-class ServerTimeouts(NamedTuple):
+class ServerDefaults(NamedTuple):
+    """Settings of servers that have none of their own."""
+
     connect_s: float
     first_byte_s: float  # until the response begins
     idle_s: float  # between two bytes of it
+    connections: int
+    share_ppm: int  # of the places, for one client
 
 
-class Server:
-    """One server: ``origin`` is its address, such as http://127.0.0.1:9000."""
+class UpstreamServer:
+    """One server."""
 
     def __init__(
         self,
         loop: asyncio.AbstractEventLoop,
-        origin: str,
+        settings: UpstreamSettings,
         heads: UpstreamHeads,
-        timeouts: ServerTimeouts,
-        *,
-        connections_max: int,
-        share_ppm: int,
+        defaults: ServerDefaults,
+        on_health: Callable[[UpstreamServer], None],
     ) -> None:
-        scheme, _, authority = origin.partition("://")
-        host, _, port = authority.rpartition(":") if not authority.endswith("]") else (authority, "", "")
-        if not host:
-            host, port = authority, ""
-        self.origin = origin
-        self.authority = authority
+        """``on_health`` is called when the server is ejected or returns."""
+        self.settings = settings
+        self.name = settings.name
         self.heads = heads
-        self.timeouts = timeouts
-        self.places = SharedPlaces(connections_max, share_ppm)
-        self.connections_max = connections_max
+        self.connect_s = settings.connect or defaults.connect_s
+        self.first_byte_s = settings.first_byte or defaults.first_byte_s
+        self.idle_s = settings.idle or defaults.idle_s
+        self.connections_max = settings.connections or defaults.connections
+        slots = min(settings.slots or self.connections_max, self.connections_max)
+        self.places = SharedPlaces(slots, defaults.share_ppm)
+        self.health = ServerHealth(is_checked=settings.health_path is not None)
+        self.in_service = 0  # requests that are here or wait
+        self.requests = 0
+        self.failures = 0
+        self._on_health = on_health
         self._loop = loop
-        self._host = host.strip("[]")
-        self._port = int(port) if port else 443 if scheme == "https" else 80
-        self._tls = ssl.create_default_context() if scheme == "https" else None
+        self.host, self.port = _host_and_port(settings)
+        self.tls = _tls_context(settings)
+        self.server_name = (settings.server_name or self.host) if self.tls is not None else None
         self._idle: dict[UpstreamConnection, None] = {}  # last used last
         self._all: set[UpstreamConnection] = set()
         self._connecting: dict[Relay, asyncio.Task[None]] = {}  # by the request that began it; any may use it
@@ -72,8 +85,49 @@ class Server:
 
     # ---- requests
 
+    def may_serve(self, now: float) -> bool:
+        return self.health.may_serve(self.in_service, now)
+
+    def load(self, now: float) -> float:
+        """Requests in service for its weight, with one more."""
+        return (self.in_service + 1) / (self.settings.weight * self.health.share(now))
+
+    def on_response(self, now: float, status: int) -> None:
+        was_in = self.health.is_in
+        if status >= 500:
+            self.failures += 1
+        self.health.on_response(now, is_error=status >= 500)
+        self._note_change(was_in=was_in)
+
+    def on_failure(self, failure: Failure, sent_at: float, now: float) -> None:
+        was_in = self.health.is_in
+        self.failures += 1
+        self.health.on_failure(failure, sent_at, now)
+        self._note_change(was_in=was_in)
+
+    def on_check(self, now: float, *, is_good: bool, why: str) -> None:
+        was_in = self.health.is_in
+        self.health.on_check(now, is_good=is_good, why=why)
+        self._note_change(was_in=was_in)
+
+    def _note_change(self, *, was_in: bool) -> None:
+        if self.health.is_in is not was_in:
+            self._on_health(self)
+            if was_in:
+                for connection in list(self._idle):
+                    self._drop(connection)
+                self._loop.call_soon(self._move_waiting)
+
+    def _move_waiting(self) -> None:
+        """The server is out: requests that wait for it may go to another one."""
+        waiting = [*self._next, *(relay for queue in self._queues.values() for relay in queue)]
+        for relay in waiting:
+            relay.on_server_out()
+
     def enter(self, relay: Relay, *, fresh: bool = False) -> None:
         """``relay`` wants a connection, a new one if ``fresh``: `on_connection` or `on_unreachable` of it follow."""
+        self.in_service += 1
+        self.requests += 1
         client = relay.exchange.client
         if self._queues or not self.places.has_room_for(client):
             self._queues.setdefault(client_key(client), {})[relay] = None
@@ -89,6 +143,7 @@ class Server:
 
     def leave(self, relay: Relay, connection: UpstreamConnection | None, *, reusable: bool) -> None:
         """``relay`` is over, or tries again. Its connection is kept if ``reusable``."""
+        self.in_service -= 1
         if relay.has_place:
             relay.has_place = False
             self.places.give_back(relay.exchange.client)
@@ -156,9 +211,13 @@ class Server:
 
     async def _connect(self, relay: Relay) -> None:
         try:
-            async with asyncio.timeout(self.timeouts.connect_s):
+            async with asyncio.timeout(self.connect_s):
                 _, connection = await self._loop.create_connection(
-                    lambda: UpstreamConnection(self), self._host, self._port, ssl=self._tls
+                    lambda: UpstreamConnection(self),
+                    self.host,
+                    self.port,
+                    ssl=self.tls,
+                    server_hostname=self.server_name,
                 )
         except (OSError, TimeoutError):  # ssl.SSLError is an OSError
             del self._connecting[relay]
@@ -206,3 +265,21 @@ class Server:
             task.cancel()
         for connection in list(self._all):
             connection.abort()
+
+
+def _host_and_port(settings: UpstreamSettings) -> tuple[str, int]:
+    authority = settings.authority
+    host, _, port = ("", "", "") if authority.endswith("]") else authority.rpartition(":")
+    default = 443 if settings.is_secure else 80
+    return (host or authority).strip("[]"), int(port) if host else default
+
+
+def _tls_context(settings: UpstreamSettings) -> ssl.SSLContext | None:
+    if not settings.is_secure:
+        return None
+    try:
+        context = ssl.create_default_context(cafile=None if settings.ca is None else str(settings.ca))
+    except (OSError, ValueError) as error:
+        raise UsageError(f"upstream {settings.name}: ca {settings.ca}: {error}") from None
+    context.set_alpn_protocols(["http/1.1"])
+    return context

@@ -1,18 +1,25 @@
-"""Upstream servers and peer nodes: finds the server for a request, and enforces time limits of idle connections."""
+"""Upstream servers and peer nodes: routes, health checks, the retry budget, and limits of idle connections."""
 
 from __future__ import annotations
 
+import asyncio
+from time import perf_counter
 from typing import TYPE_CHECKING
 
 from qosweb.http.upstream_heads import UpstreamHeads
-from qosweb.server.proxy.server import Server, ServerTimeouts
+from qosweb.server.proxy.health_check import check
+from qosweb.server.proxy.retry_budget import RetryBudget
+from qosweb.server.proxy.routes import Routes
+from qosweb.server.proxy.server import UpstreamServer
+from qosweb.upstream_settings import UpstreamSettings
 
 if TYPE_CHECKING:
-    import asyncio
+    from collections.abc import Callable
 
-CONNECT_S = 5.0
-SERVERS_MAX = 1_000  # addresses of other nodes that are remembered
-WAIT_S = 2 * CONNECT_S  # the longest wait for a connection
+    from qosweb.server.proxy.server import ServerDefaults
+
+PEERS_MAX = 1_000  # addresses of other nodes that are remembered
+WAIT_S = 10.0  # the longest wait for a connection
 
 
 class Upstreams:
@@ -22,39 +29,66 @@ class Upstreams:
         self,
         loop: asyncio.AbstractEventLoop,
         me: str,
-        *,
-        timeout_s: float,
-        connections_max: int,
-        share_ppm: int,
+        settings: tuple[UpstreamSettings, ...],
+        defaults: ServerDefaults,
+        log_message: Callable[[str], None],
     ) -> None:
-        """``timeout_s``: how long a server may send nothing. ``share_ppm``: one client's part of the connections."""
+        """``me`` is the name of this node. ``log_message`` prints a line for the operator."""
         self.me = me.encode()
+        self.budget = RetryBudget()
         self._loop = loop
         self._heads = UpstreamHeads(self.me)
-        self._timeouts = ServerTimeouts(CONNECT_S, timeout_s, timeout_s)
-        self._connections_max = connections_max
-        self._share_ppm = share_ppm
-        self._servers: dict[str, Server] = {}
+        self._defaults = defaults
+        self._log_message = log_message
+        self._peers: dict[str, UpstreamServer] = {}
+        self.servers = [self._server(one) for one in settings]
+        self.routes = Routes(self.servers)
+        self._checks: list[asyncio.Task[None]] = []
 
-    def server_at(self, origin: str) -> Server:
-        server = self._servers.get(origin)
+    def start(self) -> None:
+        """Begin active health checks."""
+        checked = [one for one in self.servers if one.settings.health_path is not None]
+        self._checks = [asyncio.create_task(self._check_often(one), name=f"check {one.name}") for one in checked]
+
+    def peer(self, origin: str) -> UpstreamServer:
+        """Another node of the cluster."""
+        server = self._peers.get(origin)
         if server is None:
-            if len(self._servers) >= SERVERS_MAX:
-                self._servers.pop(next(iter(self._servers))).close()
-            server = self._servers[origin] = Server(
-                self._loop,
-                origin,
-                self._heads,
-                self._timeouts,
-                connections_max=self._connections_max,
-                share_ppm=self._share_ppm,
-            )
+            if len(self._peers) >= PEERS_MAX:
+                self._peers.pop(next(iter(self._peers))).close()
+            server = self._peers[origin] = self._server(UpstreamSettings(url=origin, name=origin))
         return server
 
+    @property
+    def missing(self) -> str:
+        """Why no request can be forwarded; empty if a server is in, or there is none at all."""
+        if not self.servers or any(one.health.is_in for one in self.servers):
+            return ""
+        return "all upstream servers are out: " + ", ".join(f"{one.name} ({one.health.reason})" for one in self.servers)
+
     def sweep(self) -> None:
-        for server in self._servers.values():
+        for server in (*self.servers, *self._peers.values()):
             server.sweep()
 
     def close(self) -> None:
-        for server in self._servers.values():
+        for task in self._checks:
+            task.cancel()
+        for server in (*self.servers, *self._peers.values()):
             server.close()
+
+    def _server(self, settings: UpstreamSettings) -> UpstreamServer:
+        return UpstreamServer(self._loop, settings, self._heads, self._defaults, self._on_health)
+
+    def _on_health(self, server: UpstreamServer) -> None:
+        if server not in self.servers:
+            return
+        if server.health.is_in:
+            self._log_message(f"upstream {server.name} is back")
+        else:
+            self._log_message(f"upstream {server.name} is out: {server.health.reason}")
+
+    async def _check_often(self, server: UpstreamServer) -> None:
+        while True:
+            why = await check(server)
+            server.on_check(perf_counter(), is_good=not why, why=why)
+            await asyncio.sleep(server.settings.health_interval)

@@ -15,7 +15,7 @@ from qosweb.http.upstream_heads import BadUpstreamHead, UpstreamHead
 
 if TYPE_CHECKING:
     from qosweb.server.proxy.forward import Relay
-    from qosweb.server.proxy.server import Server
+    from qosweb.server.proxy.server import UpstreamServer
 
 HEAD_MAX = 64 << 10
 INTERIM_MAX = 16  # responses 1xx before the final one
@@ -52,7 +52,7 @@ class UpstreamConnection(asyncio.Protocol):
         "transport",
     )
 
-    def __init__(self, server: Server) -> None:
+    def __init__(self, server: UpstreamServer) -> None:
         self.relay: Relay | None = None
         self.transport: asyncio.Transport | None = None
         self.idle_since = 0.0

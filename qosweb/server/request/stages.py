@@ -27,6 +27,7 @@ from qosweb.http.ranges import (
     unsatisfied_range,
 )
 from qosweb.http.targets import BadTarget, parse_target
+from qosweb.server.files.files import NotServed
 from qosweb.server.files.page_store import Loaded, PageStore, status_of
 from qosweb.server.files.pages import Moved, Page, Resource, page_fields, validator_fields
 from qosweb.server.proxy.forward import ForwardTarget
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from qosweb.admission import AdmissionControl, ClassAccount, Clock
     from qosweb.server.connection.client_share import SharedPlaces
     from qosweb.server.proxy.request_body import BodyLimits
+    from qosweb.server.proxy.routes import Routes
 
 ALLOW = ("Allow", "GET, HEAD, OPTIONS")
 RANGES_MAX = 16
@@ -56,7 +58,7 @@ class Site:
     is_secure: bool  # reached by TLS
     body_limits: BodyLimits
     small_bodies: SharedPlaces  # request bodies in memory
-    upstream: str | None = None  # the server for requests that are not for a file here
+    routes: Routes | None  # to the servers for requests that are not for a file here
 
     def account_of(self, exchange: Exchange) -> ClassAccount:
         """The account of the request's class. Classifies the request if that has not happened yet."""
@@ -93,7 +95,7 @@ def check_method(exchange: Exchange, site: Site) -> Step:
     With an upstream server, nearly every method is allowed: that server gets all requests that are not for a file.
     """
     method = exchange.message.method
-    if site.upstream is not None and method not in ("CONNECT", "TRACE") and exchange.message.path != "*":
+    if site.routes is not None and method not in ("CONNECT", "TRACE") and exchange.message.path != "*":
         return None
     if method not in ("GET", "HEAD", "OPTIONS"):
         return explain(405, f"{method} is not allowed here.", [ALLOW], must_close=method == "CONNECT")
@@ -155,7 +157,7 @@ def classify(exchange: Exchange, site: Site) -> Step:
         exchange.expected_size = 0
     elif resource is not None:
         exchange.expected_size = resource.plain.size
-    if resource is not None or site.upstream is not None:
+    if resource is not None or site.routes is not None:
         _record_access(exchange, site)
     return None
 
@@ -179,7 +181,7 @@ def admit(exchange: Exchange, site: Site) -> Step:
         return None
     exchange.outcome = decided.decision
     if isinstance(decided, Forward):
-        return ForwardTarget(decided.origin, decided.target, decided.node)
+        return ForwardTarget(decided.target, None, decided.origin, decided.node)
     return explain(decided.status, decided.text, decided.fields)
 
 
@@ -203,16 +205,20 @@ def find_page(exchange: Exchange, site: Site) -> Step:
         location = failure.location + (f"?{target.query}" if target.query else "")
         return explain(301, "This is a directory; its address must end with a slash.", [("Location", location)])
     status, reason = status_of(failure)
-    if status == 404 and site.upstream is not None:
+    if status == 404 and site.routes is not None:
         return None
     return explain(status, reason, [("Retry-After", "1")] if status == 503 else ())
 
 
 def forward_upstream(exchange: Exchange, site: Site) -> Step:
     """Forward a request that is not for a file to the upstream server, if there is one."""
-    if exchange.resource is not None or site.upstream is None:
+    if exchange.resource is not None or site.routes is None:
         return None
-    return ForwardTarget(site.upstream, exchange.origin_form)
+    assert exchange.target is not None
+    route = site.routes.find(exchange.host, exchange.target.path)
+    if route is None:
+        return explain(404, "No server is configured for this address.")
+    return ForwardTarget(exchange.origin_form, route)
 
 
 def choose_variant(exchange: Exchange, site: Site) -> Step:  # noqa: ARG001
@@ -270,8 +276,10 @@ def _ignore_body(exchange: Exchange) -> Answer | Waiting | None:
 
 
 def _may_be_file(exchange: Exchange, site: Site) -> bool:
-    """Whether the request may be for a file. Every other request goes to the upstream server."""
-    return site.upstream is None or (not exchange.has_body and exchange.message.method in ("GET", "HEAD"))
+    """Whether the request may be for a file. Every other request goes to an upstream server."""
+    if site.routes is None:
+        return True
+    return site.store.root is not None and not exchange.has_body and exchange.message.method in ("GET", "HEAD")
 
 
 def _look_up(exchange: Exchange, site: Site) -> Waiting | None:
@@ -285,6 +293,9 @@ def _look_up(exchange: Exchange, site: Site) -> Waiting | None:
     if resource is not None:
         resource.recently_used = True
         exchange.resource = resource
+        return None
+    if site.routes is not None and site.store.is_absent(key, exchange.started):
+        exchange.failure = NotServed()
         return None
 
     def loaded(result: Loaded) -> None:
