@@ -1,4 +1,4 @@
-"""Header fields of forwarded messages: removes hop-by-hop fields, adds Via and Forwarded. Pure.
+"""Header fields of forwarded messages: removes hop-by-hop fields, adds Via, Forwarded, X-Request-Id. Pure.
 
 From: RFC 9110 section 7.6, RFC 7239.
 Hop-by-hop fields are the fixed ones and those that Connection lists. Content-Length and Transfer-Encoding are never
@@ -33,7 +33,7 @@ HOP_BY_HOP = frozenset(
 )
 DROPPED = HOP_BY_HOP | {b"content-length"}  # also if written with '_', which some servers read as '-'
 NEVER_NAMED = frozenset({b"host", b"content-length", b"via", b"forwarded"})  # not to be removed by Connection
-_REWRITTEN = frozenset({b"host", b"expect", b"via", b"forwarded"})
+_REWRITTEN = frozenset({b"host", b"expect", b"via", b"forwarded", b"x-request-id", b"max-forwards"})
 
 
 def end_to_end_fields(fields: Iterable[Field]) -> Fields:
@@ -50,8 +50,10 @@ def end_to_end_fields(fields: Iterable[Field]) -> Fields:
     ]
 
 
-def request_fields(fields: Iterable[Field], *, host: str, client: str, proto: str, me: bytes, version: bytes) -> Fields:
-    """The fields of a forwarded request. ``version`` is the HTTP version of the request, such as 1.1."""
+def request_fields(
+    fields: Iterable[Field], *, host: str, client: str, proto: str, me: bytes, version: bytes, rid: bytes
+) -> Fields:
+    """The fields of a forwarded request. ``version``: of HTTP, such as 1.1; ``rid`` identifies it in logs."""
     fields = list(fields)
     kept = [(name, value) for name, value in end_to_end_fields(fields) if name.lower() not in _REWRITTEN]
     via = [value for name, value in fields if name.lower() == b"via"]
@@ -61,7 +63,17 @@ def request_fields(fields: Iterable[Field], *, host: str, client: str, proto: st
         *kept,
         (b"Via", b", ".join([*via, version + b" " + me])),
         (b"Forwarded", b", ".join([*forwarded, _forwarded(client, host, proto)])),
+        *_fewer_forwards(fields),
+        (b"X-Request-Id", rid),
     ]
+
+
+def _fewer_forwards(fields: Fields) -> Fields:
+    """Max-Forwards, lower by one. RFC 9110 section 7.6.2: the stages respond themselves if it is 0."""
+    values = [value for name, value in fields if name.lower() == b"max-forwards"]
+    if len(values) != 1 or not values[0].isdigit() or len(values[0]) > 9:
+        return []
+    return [(b"Max-Forwards", b"%d" % max(0, int(values[0]) - 1))]
 
 
 def is_forwarding_loop(fields: Iterable[Field], me: bytes) -> bool:

@@ -27,6 +27,7 @@ _FIELD = re.compile(
     rb"(" + _TOKEN + rb"):[ \t]*((?:[\x21-\x7e\x80-\xff](?:[\t\x20-\x7e\x80-\xff]*[\x21-\x7e\x80-\xff])?)?)[ \t]*"
 )
 _LENGTH = re.compile(rb"[0-9]{1,18}")
+_NEVER_PASSED = DROPPED | {b"x-request-id"}  # the node adds its own
 _QOS = frozenset({b"qos-class", b"qos-decision", b"qos-scope"})
 _READ = frozenset({b"connection", b"content-length", b"transfer-encoding", b"via", b"link", b"date", b"upgrade"}) | _QOS
 
@@ -109,7 +110,7 @@ class UpstreamHeads:
         if name in _READ:
             known = _Line(name, value, passes=name in _QOS or name in (b"link", b"date"))
         else:
-            known = _DROPPED if name.replace(b"_", b"-") in DROPPED else _PASSING
+            known = _DROPPED if name.replace(b"_", b"-") in _NEVER_PASSED else _PASSING
         if len(line) <= LINE_LEN_MAX:
             if len(self._lines) >= LINES_MAX:
                 self._lines.clear()

@@ -38,7 +38,9 @@ def test_hop_by_hop_fields_are_dropped() -> None:
 
 
 def asked(fields: Fields, client: str = "192.0.2.1") -> Fields:
-    return request_fields(fields, host="shop.example:80", client=client, proto="http", me=b"n1", version=b"1.1")
+    return request_fields(
+        fields, host="shop.example:80", client=client, proto="http", me=b"n1", version=b"1.1", rid=b"r-1"
+    )
 
 
 def test_a_request_gets_via_forwarded_and_one_host() -> None:
@@ -48,6 +50,7 @@ def test_a_request_gets_via_forwarded_and_one_host() -> None:
         (b"Accept", b"*/*"),
         (b"Via", b"1.1 n1"),
         (b"Forwarded", b'for=192.0.2.1;host="shop.example:80";proto=http'),
+        (b"X-Request-Id", b"r-1"),
     ]
     again = asked([(b"Via", b"1.0 other"), (b"Forwarded", b"for=_x"), (b"via", b"1.1 third")])
     assert (b"Via", b"1.0 other, 1.1 third, 1.1 n1") in again
@@ -76,3 +79,17 @@ def test_the_client_as_rfc_7239_writes_it(client: str, shown: bytes) -> None:
 def test_a_forwarding_loop_is_detected() -> None:
     assert is_forwarding_loop([(b"Via", b"1.1 a, 1.0 n1 (x)")], b"n1")
     assert not is_forwarding_loop([(b"Via", b"1.1 n10, 1.1 an1"), (b"X", b"1.1 n1")], b"n1")
+
+
+@pytest.mark.parametrize(
+    ("sent", "passed"), [([b"5"], b"4"), ([b"0"], b"0"), ([b"x"], None), ([b"1", b"2"], None), ([b"9" * 30], None)]
+)
+def test_max_forwards_is_lowered(sent: list[bytes], passed: bytes | None) -> None:
+    fields = asked([(b"Max-Forwards", value) for value in sent])
+    assert dict(fields).get(b"Max-Forwards") == passed
+
+
+def test_the_request_id_of_a_client_is_replaced_and_its_trace_passes() -> None:
+    fields = asked([(b"X-Request-ID", b"theirs"), (b"traceparent", b"00-0af7-b7ad-01")])
+    assert [value for name, value in fields if name.lower() == b"x-request-id"] == [b"r-1"]
+    assert (b"traceparent", b"00-0af7-b7ad-01") in fields

@@ -29,6 +29,7 @@ class LogEntry:
     version: str = "1.1"
     referer: str = "-"
     agent: str = "-"
+    first_byte_s: float | None = None  # from the start of service until another server began to respond
 
 
 def quoted(text: str) -> str:
@@ -86,12 +87,13 @@ class JsonLines:
 
     def line(self, entry: LogEntry) -> str:
         total_ms = (entry.queue_s + entry.service_s) * 1e3
+        first_byte = "" if entry.first_byte_s is None else f',"first_byte_ms":{entry.first_byte_s * 1e3:.3f}'
         return (
             f'{{"ts":{entry.at_s:.3f},"rid":"{entry.rid}",{self.client_part(entry.client)},'
             f'"method":{quoted(entry.method)},"host":{quoted(entry.host)},"path":{quoted(entry.path)},'
             f'"class":{quoted(entry.class_name)},"decision":"{entry.decision}","status":{entry.status},'
             f'"bytes":{entry.size},"queue_ms":{entry.queue_s * 1e3:.3f},"service_ms":{entry.service_s * 1e3:.3f},'
-            f'"total_ms":{total_ms:.3f}}}\n'
+            f'"total_ms":{total_ms:.3f}{first_byte}}}\n'
         )
 
 

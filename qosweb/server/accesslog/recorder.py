@@ -154,6 +154,7 @@ class AccessRecorder:
             version=f"{message.version.major}.{message.version.minor}",
             referer=message.headers.get("Referer", "-"),
             agent=message.headers.get("User-Agent", "-"),
+            first_byte_s=None if exchange.first_byte_at is None else exchange.first_byte_at - exchange.started,
         )
         self._write(entry, account)
 

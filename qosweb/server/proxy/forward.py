@@ -76,6 +76,7 @@ class Relay:
         "_output",
         "_over",
         "_request",
+        "_rid",
         "_sends",
         "_server",
         "_taken_at",
@@ -118,6 +119,7 @@ class Relay:
         self._active_at = context.site.clock.read()  # when the server last did something
         self._taken_at = self._active_at  # when the server last took bytes of the request body
         self._request = b""
+        self._rid = b""
         self._held = b""  # the head of the response, until the first bytes of its body are there
         self._chunked = False
         self._attempts = 0
@@ -139,6 +141,9 @@ class Relay:
             context.upstreams.budget.count_request(self._active_at)
             server = route.pick(self._active_at, is_repeatable=self._may_repeat())
         assert server is not None
+        if exchange.rid is None:
+            exchange.rid = context.recorder.next_rid()
+        self._rid = str(exchange.rid).encode()
         settings = server.settings
         outgoing = request_fields(
             fields,
@@ -147,6 +152,7 @@ class Relay:
             proto="https" if context.site.is_secure else "http",
             me=me,
             version=b"%d.%d" % message.version,
+            rid=self._rid,
         )
         lines = [b"%b %b HTTP/1.1" % (message.method.encode(), self.place.target.encode())]
         lines += [b"%b: %b" % field for field in outgoing]
@@ -320,6 +326,7 @@ class Relay:
                 wire = head.wire_without_qos
         stays = KEEP_ALIVE if exchange.wants_keep_alive_line else NO_CONNECTION_LINE
         self.status = head.status
+        exchange.first_byte_at = context.site.clock.read()
         if self._server is not None:
             self._server.on_response(self._active_at, head.status)
         self._held = b"".join(
@@ -327,6 +334,7 @@ class Relay:
                 wire,
                 framing,
                 class_line,
+                b"X-Request-Id: %b\r\n" % self._rid,
                 b"" if head.has_date else context.site.clock.date_line,
                 CLOSE if self.closes else stays,
                 b"\r\n",

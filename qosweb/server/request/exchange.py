@@ -63,6 +63,7 @@ class Exchange:
     ignored_body: IgnoredBody | None = None  # which the connection reads before the request continues
     request_body: RequestBody | None = None  # for another server
     ticket: str | None = None  # from the query of the target; see qosweb.engine.local.tickets
+    first_byte_at: float | None = None  # when another server began to respond
     was_delayed: bool = False  # by its client, the disk or another server: its service time does not measure this node
     stage: int = 0  # index of the current stage
     rereads: int = 0
@@ -84,7 +85,7 @@ class Exchange:
     @property
     def path(self) -> str | None:
         try:  # a request that was rejected for its method has no parsed target
-            return (self.target or parse_target(self.message.path)).path
+            return (self.target or parse_target(self.message.path, must_be_file=False)).path
         except BadTarget:
             return None
 

@@ -116,7 +116,7 @@ def resolve_target(exchange: Exchange, site: Site) -> Step:
     if not site.is_secure and exchange.message.path[:6].lower() == "https:":  # RFC 9110 section 7.4
         return explain(421, "An https target was requested on a connection without TLS.", must_close=True)
     try:
-        exchange.target = parse_target(exchange.message.path)
+        exchange.target = parse_target(exchange.message.path, must_be_file=site.routes is None)
     except BadTarget as bad:
         if bad.status == 404:
             return explain(404, "There is no such page.")
@@ -215,6 +215,8 @@ def forward_upstream(exchange: Exchange, site: Site) -> Step:
     if exchange.resource is not None or site.routes is None:
         return None
     assert exchange.target is not None
+    if exchange.message.method == "OPTIONS" and exchange.field("Max-Forwards") == "0":  # RFC 9110 section 7.6.2
+        return bodiless(204, [])
     route = site.routes.find(exchange.host, exchange.target.path)
     if route is None:
         return explain(404, "No server is configured for this address.")

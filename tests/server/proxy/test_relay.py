@@ -187,3 +187,40 @@ def test_a_body_that_comes_too_slowly_is_refused(script: Script, tmp_path: Path,
         assert reply.status == 408
         assert b"more slowly than 100KB per second" in reply.body
         wait_for(lambda: node.metric("qosweb_requests_in_service") == 0 or None, "nothing in service")
+
+
+def test_targets_and_values_pass_as_they_came(script: Script, tmp_path: Path) -> None:
+    long_segment, long_path = b"/" + b"s" * 300, b"/d" * 2_200
+    with in_front(script, tmp_path) as (node, server), node.connect() as connection:
+        for sent, asked in (
+            (b"//a//b/?x=%2f&y=//", b"//a//b/?x=%2f&y=//"),
+            (b"/%7Euser/%e4%BD?", b"/%7Euser/%e4%BD?"),
+            (b"http://other.example?q=1", b"/?q=1"),
+            (b"http://other.example", b"/"),
+            (long_segment, long_segment),
+            (long_path, long_path),
+        ):
+            connection.send(b"GET %b HTTP/1.1\r\nHost: h\r\nCookie: a=\xe4\xff\r\nX-Empty:\r\n\r\n" % sent)
+            assert connection.read_reply().body == b"ok"
+            assert server.heads[-1].startswith(b"GET %b HTTP/1.1\r\n" % asked)
+            assert b"\r\nCookie: a=\xe4\xff\r\n" in server.heads[-1]
+            assert b"\r\nX-Empty: \r\n" in server.heads[-1]
+
+
+def test_a_request_has_one_id_everywhere(script: Script, tmp_path: Path) -> None:
+    with in_front(script, tmp_path) as (node, server):
+        reply = node.get("/ok", "X-Request-Id: mine", "traceparent: 00-0af7-b7ad-01")
+        rid = reply.headers["x-request-id"]
+        assert b"\r\nX-Request-Id: %b\r\n" % rid.encode() in server.heads[-1] + b"\r\n"
+        assert b"\r\ntraceparent: 00-0af7-b7ad-01\r\n" in server.heads[-1]
+        line = wait_for(lambda: next(iter(node.log()), None), "its line in the log")
+        assert (line["rid"], line["status"]) == (rid, 200)
+        assert 0 < line["first_byte_ms"] <= line["service_ms"]
+
+
+def test_options_stops_where_max_forwards_says(script: Script, tmp_path: Path) -> None:
+    with in_front(script, tmp_path) as (node, server):
+        assert node.get("/ok", "Max-Forwards: 0", method="OPTIONS").status == 204
+        assert server.requests == 0
+        assert node.get("/ok", "Max-Forwards: 1", method="OPTIONS").status == 200
+        assert b"\r\nMax-Forwards: 0\r\n" in server.heads[0]
