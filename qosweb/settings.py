@@ -199,6 +199,16 @@ class ServeSettings:
         _seconds, "TIME", "time limit for --upstream to send data; then 504", default=30.0
     )
     upstream_connections: int = _option(_at_least_one, "N", "most connections to --upstream", default=200)
+    max_streams: int = _option(
+        _at_least_one,
+        "N",
+        "most long streams: event streams, WebSockets, responses that outlast --stream-after",
+        default=2_000,
+    )
+    stream_after: float = _option(
+        _seconds, "TIME", "a response that takes longer no longer counts as an ordinary request", default=10.0
+    )
+    stream_idle: float = _option(_seconds, "TIME", "end a long stream after this time without a byte", default=600.0)
     capacity: int | None = _option(
         parse_byte_rate, "RATE", "bandwidth of this node, such as 2MB/s: responses are paced to it", default=None
     )

@@ -29,7 +29,13 @@ _FIELD = re.compile(
 _LENGTH = re.compile(rb"[0-9]{1,18}")
 _NEVER_PASSED = DROPPED | {b"x-request-id"}  # the node adds its own
 _QOS = frozenset({b"qos-class", b"qos-decision", b"qos-scope"})
-_READ = frozenset({b"connection", b"content-length", b"transfer-encoding", b"via", b"link", b"date", b"upgrade"}) | _QOS
+_READ_AND_PASSED = frozenset({b"link", b"date", b"content-type"})
+_READ = (
+    frozenset(
+        {b"connection", b"content-length", b"transfer-encoding", b"via", b"link", b"date", b"upgrade", b"content-type"}
+    )
+    | _QOS
+)
 
 
 class BadUpstreamHead(Exception):
@@ -45,7 +51,8 @@ class UpstreamHead(NamedTuple):
     closes: bool  # the server closes the connection after the response
     has_date: bool
     links: tuple[str, ...]  # values of Link fields
-    upgrade: bytes  # value of Upgrade
+    is_websocket: bool  # Upgrade names this protocol
+    is_event_stream: bool
     wire: bytes
     wire_without_qos: bytes  # without the fields of another QoS server
 
@@ -108,7 +115,7 @@ class UpstreamHeads:
             raise BadUpstreamHead("its head has a line that is not a field")
         name, value = found[1].lower(), found[2]
         if name in _READ:
-            known = _Line(name, value, passes=name in _QOS or name in (b"link", b"date"))
+            known = _Line(name, value, passes=name in _QOS or name in _READ_AND_PASSED)
         else:
             known = _DROPPED if name.replace(b"_", b"-") in _NEVER_PASSED else _PASSING
         if len(line) <= LINE_LEN_MAX:
@@ -125,7 +132,7 @@ class UpstreamHeads:
         closes, named = minor == b"0", set[bytes]()
         via: list[bytes] = []
         links: list[str] = []
-        upgrade = b""
+        is_websocket = is_event_stream = False
         for name, value, _ in special:
             if name == b"date":
                 has_date = True
@@ -145,7 +152,9 @@ class UpstreamHeads:
             elif name == b"link":
                 links.append(value.decode("latin-1"))
             elif name == b"upgrade":
-                upgrade = value
+                is_websocket = value.lower() == b"websocket"
+            elif name == b"content-type":
+                is_event_stream = value.lower().startswith(b"text/event-stream")
         if is_chunked and (length is not None or status < 200 or status == 204):
             raise BadUpstreamHead("its length is ambiguous")
         if named:
@@ -160,4 +169,15 @@ class UpstreamHeads:
         without_qos = wire
         if any(line.name in _QOS for line in special):
             without_qos = b"\r\n".join([*(one for one in kept if one.partition(b":")[0].lower() not in _QOS), b""])
-        return UpstreamHead(status, length, is_chunked, closes, has_date, tuple(links), upgrade, wire, without_qos)
+        return UpstreamHead(
+            status,
+            length,
+            is_chunked,
+            closes,
+            has_date,
+            tuple(links),
+            is_websocket,
+            is_event_stream,
+            wire,
+            without_qos,
+        )

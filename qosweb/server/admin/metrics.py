@@ -104,6 +104,7 @@ class NodeCollector(Collector):
             failed.add_metric([one.name], one.failures)
             ejected.add_metric([one.name], one.health.ejections)
         yield from (up, busy, open_now, sent, failed, ejected)
+        yield GaugeMetricFamily("qosweb_streams", "Long streams.", self._node.upstreams.streams.now)
         budget = self._node.upstreams.budget
         yield CounterMetricFamily("qosweb_upstream_retries", "Requests sent to a second server.", budget.retries)
         yield CounterMetricFamily("qosweb_upstream_retries_refused", "Retries beyond the budget.", budget.refused)

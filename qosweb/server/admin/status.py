@@ -157,6 +157,7 @@ def _node(pipe: Pipe, wall_ms: int) -> dict[str, object]:
 def _class(account: ClassAccount, node: Node, got_bps: list[int]) -> dict[str, object]:
     found: dict[str, object] = {
         "in_service": account.in_service,
+        "streams": account.streams,
         **{key: count for key, count in account.by_decision().items() if key in ("served", "denied", "failed")},
         "expired": account.decisions["expired"],
         "redirected": account.decisions["redirected"],

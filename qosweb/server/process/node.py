@@ -32,7 +32,7 @@ from qosweb.server.files.page_store import PageStore
 from qosweb.server.process.console import log_message, place_of
 from qosweb.server.proxy.request_body import SMALL_BODIES_MAX, BodyLimits
 from qosweb.server.proxy.server import ServerDefaults
-from qosweb.server.proxy.upstream import Upstreams
+from qosweb.server.proxy.upstream import StreamLimits, Upstreams
 from qosweb.server.request.stages import Site
 from qosweb.webqos.loader import load
 
@@ -117,6 +117,7 @@ class Node:
                 settings.upstream_connections,
                 settings.client_share,
             ),
+            StreamLimits(settings.max_streams, settings.stream_after, settings.stream_idle),
             log_message,
         )
         self._context = ConnectionContext(

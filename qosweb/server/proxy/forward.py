@@ -88,9 +88,12 @@ class Relay:
         "exchange",
         "has_place",
         "is_complete",
+        "is_stream",
+        "is_tunnel",
         "place",
         "sent",
         "status",
+        "wants_upgrade",
     )
 
     def __init__(
@@ -108,7 +111,10 @@ class Relay:
         self.sent = 0  # bytes of the body
         self.is_complete = False
         self.closes = False
-        self.has_place = False  # at the server, see `Server`
+        self.has_place = False  # at the server, see `UpstreamServer`
+        self.is_stream = False  # a long stream, in a pool of its own
+        self.is_tunnel = False  # the server has switched protocols: bytes pass as they come
+        self.wants_upgrade = False
         self._context = context
         self._transport = transport
         self._client = client
@@ -156,6 +162,9 @@ class Relay:
         )
         lines = [b"%b %b HTTP/1.1" % (message.method.encode(), self.place.target.encode())]
         lines += [b"%b: %b" % field for field in outgoing]
+        if message.upgrade and message.headers.get("Upgrade", "").lower() == "websocket" and self.body is None:
+            self.wants_upgrade = True
+            lines += [b"Connection: Upgrade", b"Upgrade: websocket"]
         body = self.body
         if body is not None:
             if body.length is None:
@@ -187,6 +196,10 @@ class Relay:
     def feed(self, data: bytes) -> bytes:
         """Add bytes of the request body. Returns the bytes after its end."""
         body = self.body
+        if self.is_tunnel and self._upstream is not None and self._upstream.transport is not None:
+            self._active_at = self._context.site.clock.read()
+            self._upstream.transport.write(data)
+            return b""
         if body is None or body.is_complete:
             return data
         now = self._context.site.clock.read()
@@ -227,6 +240,13 @@ class Relay:
         body, server, upstream_connection = self.body, self._server, self._upstream
         if server is None or self._over:
             return
+        limits = self._context.upstreams.stream_limits
+        if self.is_stream:
+            if now - self._active_at > limits.idle_s:
+                self._fail(None)
+            return
+        if self.status != 499 and self._output is None and now - self.exchange.started > limits.after_s:
+            self._become_stream()
         if body is not None and not body.is_complete:
             body.check_time(now)
             if body.refusal is not None:
@@ -277,12 +297,16 @@ class Relay:
 
     def on_server_paused(self) -> None:
         """The server does not take the request body as fast as it comes."""
-        if self.body is not None and not self.body.is_complete:
+        if self.is_tunnel:
+            self._client.pause_reading()
+        elif self.body is not None and not self.body.is_complete:
             self._pause_client(self.body, self._context.site.clock.read())
 
     def on_server_resumed(self) -> None:
         self._taken_at = self._active_at = now = self._context.site.clock.read()
-        if self.body is not None and not self.body.is_complete:
+        if self.is_tunnel:
+            self._client.resume_reading()
+        elif self.body is not None and not self.body.is_complete:
             self._resume_client(self.body, now)
 
     def _pause_client(self, body: RequestBody, now: float) -> None:
@@ -307,6 +331,9 @@ class Relay:
     def on_head(self, head: UpstreamHead, *, has_body: bool) -> None:
         exchange, context = self.exchange, self._context
         message, body = exchange.message, self.body
+        if head.is_event_stream and has_body and self._output is None and not self._become_stream():
+            self._fail(explain(503, "The server has too many long streams.", RETRY))
+            return
         if head.links and exchange.target is not None:
             context.site.admission.accounts.classifier.note_links(exchange.host, exchange.target.path, [*head.links])
         framing = b""
@@ -364,6 +391,53 @@ class Relay:
             self._transport.write(b"".join((head, size, part, end, last)))
         if ends:
             self._complete()
+
+    # ---- long streams
+
+    def on_upgrade(self, head: UpstreamHead, data: bytes) -> None:
+        """The server has switched protocols. ``data`` are its first bytes after that."""
+        context, exchange = self._context, self.exchange
+        if not self._become_stream():
+            self._fail(explain(503, "The server has too many long streams.", RETRY))
+            return
+        account = context.site.account_of(exchange)
+        self.is_tunnel = self.closes = True
+        self.status = head.status
+        exchange.first_byte_at = self._active_at
+        lines = b"X-Request-Id: %b\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n" % self._rid
+        wire = head.wire if self.place.peer else head.wire_without_qos + account.served_line
+        self._output = None
+        self._transport.write(b"".join((wire, lines, data)))
+        self.sent += len(data)
+        self._client.resume_reading()
+
+    def on_tunnel_data(self, data: bytes) -> None:
+        self._active_at = self._context.site.clock.read()
+        self.sent += len(data)
+        self._transport.write(data)
+
+    def on_tunnel_end(self) -> None:
+        """The server has closed its side."""
+        if not self._over:
+            self._complete()
+
+    def _become_stream(self) -> bool:
+        """Free the places of ordinary requests: the channel and the connection. False: there are too many streams."""
+        context, exchange, client = self._context, self.exchange, self.exchange.client
+        server, connection = self._server, self._upstream
+        if self.is_stream or server is None or connection is None:
+            return self.is_stream
+        self._active_at = context.site.clock.read()
+        if not context.upstreams.streams.has_room_for(client):
+            return False
+        context.upstreams.streams.take(client)
+        self.is_stream = True
+        server.detach(self, connection)
+        permit, exchange.permit = exchange.permit, None
+        if permit is not None:
+            permit.close(self.sent, is_sample=False)
+        context.site.account_of(exchange).streams += 1
+        return True
 
     def _on_drained(self) -> None:
         """The paced output wants more."""
@@ -474,7 +548,12 @@ class Relay:
         """Leave the server. Its connection may serve others if the request was sent completely."""
         server, connection = self._server, self._upstream
         self._server = self._upstream = None
-        if server is not None:
+        if self.is_stream and server is not None:
+            self._context.upstreams.streams.give_back(self.exchange.client)
+            self._context.site.account_of(self.exchange).streams -= 1
+            if connection is not None:
+                connection.abort()
+        elif server is not None:
             if self.body is not None and not self.body.is_complete:
                 reusable = False
             server.leave(self, connection, reusable=reusable)

@@ -71,6 +71,7 @@ class UpstreamServer:
         self.server_name = (settings.server_name or self.host) if self.tls is not None else None
         self._idle: dict[UpstreamConnection, None] = {}  # last used last
         self._all: set[UpstreamConnection] = set()
+        self._streams: set[UpstreamConnection] = set()  # of long streams
         self._connecting: dict[Relay, asyncio.Task[None]] = {}  # by the request that began it; any may use it
         self._next: dict[Relay, None] = {}  # requests with a place that wait for a connection
         self._queues: OrderedDict[str, dict[Relay, None]] = OrderedDict()  # requests without a place, by client
@@ -166,6 +167,17 @@ class UpstreamServer:
         if self._queues:
             self._admit()
 
+    def detach(self, relay: Relay, connection: UpstreamConnection) -> None:
+        """``relay`` has become a long stream: it no longer counts here, nor does its connection."""
+        self.in_service -= 1
+        relay.has_place = False
+        self.places.give_back(relay.exchange.client)
+        connection.must_close = True
+        self._all.discard(connection)
+        self._streams.add(connection)
+        self._admit()
+        self._connect_more()
+
     def _serve(self, relay: Relay, *, fresh: bool = False) -> None:
         if self._idle and not fresh:
             connection, _ = self._idle.popitem()
@@ -235,6 +247,7 @@ class UpstreamServer:
 
     def on_lost(self, connection: UpstreamConnection) -> None:
         self._all.discard(connection)
+        self._streams.discard(connection)
         self._idle.pop(connection, None)
         self._connect_more()
 
@@ -263,7 +276,7 @@ class UpstreamServer:
     def close(self) -> None:
         for task in self._connecting.values():
             task.cancel()
-        for connection in list(self._all):
+        for connection in [*self._all, *self._streams]:
             connection.abort()
 
 

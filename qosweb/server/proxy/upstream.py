@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from time import perf_counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from qosweb.http.upstream_heads import UpstreamHeads
+from qosweb.server.connection.client_share import SharedPlaces
 from qosweb.server.proxy.health_check import check
 from qosweb.server.proxy.retry_budget import RetryBudget
 from qosweb.server.proxy.routes import Routes
@@ -22,6 +23,14 @@ PEERS_MAX = 1_000  # addresses of other nodes that are remembered
 WAIT_S = 10.0  # the longest wait for a connection
 
 
+class StreamLimits(NamedTuple):
+    """Limits of long streams: event streams, upgraded connections, and responses that outlast ``after_s``."""
+
+    total_max: int
+    after_s: float
+    idle_s: float  # without a byte
+
+
 class Upstreams:
     """All servers that this node forwards requests to."""
 
@@ -31,9 +40,12 @@ class Upstreams:
         me: str,
         settings: tuple[UpstreamSettings, ...],
         defaults: ServerDefaults,
+        streams: StreamLimits,
         log_message: Callable[[str], None],
     ) -> None:
         """``me`` is the name of this node. ``log_message`` prints a line for the operator."""
+        self.stream_limits = streams
+        self.streams = SharedPlaces(streams.total_max, defaults.share_ppm)
         self.me = me.encode()
         self.budget = RetryBudget()
         self._loop = loop

@@ -106,7 +106,9 @@ class UpstreamConnection(asyncio.Protocol):
             return
         self.has_answered = True
         try:
-            if self._head is None:
+            if relay.is_tunnel:
+                relay.on_tunnel_data(data)
+            elif self._head is None:
                 self._read_head(relay, data)
             else:
                 self._read_body(relay, data)
@@ -126,7 +128,9 @@ class UpstreamConnection(asyncio.Protocol):
         self._server.on_lost(self)
         if relay is None:
             return
-        if exc is None and isinstance(self._body, UntilClose) and self._head is not None:
+        if relay.is_tunnel:
+            relay.on_tunnel_end()
+        elif exc is None and isinstance(self._body, UntilClose) and self._head is not None:
             relay.on_body(b"", ends=True)
         else:
             relay.on_lost(self)
@@ -158,6 +162,9 @@ class UpstreamConnection(asyncio.Protocol):
             data = data[end:]
             if head.status >= 200:
                 break
+            if head.status == 101 and head.is_websocket and relay.wants_upgrade:
+                relay.on_upgrade(head, data)
+                return
             self._on_interim(relay, head)
         self._head = head
         if relay.exchange.is_head or head.status in (204, 304):
@@ -169,7 +176,8 @@ class UpstreamConnection(asyncio.Protocol):
         else:
             self._body = SizedBody(head.length)
         relay.on_head(head, has_body=self._body is not _NO_BODY)
-        self._read_body(relay, data)
+        if self.relay is relay:
+            self._read_body(relay, data)
 
     def _on_interim(self, relay: Relay, head: UpstreamHead) -> None:
         self._interim += 1
