@@ -8,14 +8,14 @@ as on the wire, so that a value passes unchanged whatever its encoding is.
 
 from __future__ import annotations
 
+import functools
 import ipaddress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
 Field = tuple[bytes, bytes]
-Fields = list[Field]
 
 HOP_BY_HOP = frozenset(
     {
@@ -33,55 +33,50 @@ HOP_BY_HOP = frozenset(
 )
 DROPPED = HOP_BY_HOP | {b"content-length"}  # also if written with '_', which some servers read as '-'
 NEVER_NAMED = frozenset({b"host", b"content-length", b"via", b"forwarded"})  # not to be removed by Connection
-_REWRITTEN = frozenset({b"host", b"expect", b"via", b"forwarded", b"x-request-id", b"max-forwards"})
+_REWRITTEN = frozenset({b"host", b"expect", b"forwarded", b"x-request-id"})
+_SPECIAL = DROPPED | _REWRITTEN | {b"via", b"max-forwards"}
 
 
-def end_to_end_fields(fields: Iterable[Field]) -> Fields:
-    """The fields without hop-by-hop fields and without framing."""
-    fields = list(fields)
-    named = {
-        word.strip().lower() for name, value in fields if name.lower() == b"connection" for word in value.split(b",")
-    }
-    named -= NEVER_NAMED
-    return [
-        (name, value)
-        for name, value in fields
-        if name.lower() not in named and name.lower().replace(b"_", b"-") not in DROPPED
-    ]
+class OutgoingFields(NamedTuple):
+    """The fields of a forwarded request that follow from its head alone."""
+
+    lines: bytes  # without Host, Forwarded and X-Request-Id
+    forwarded: bytes  # earlier elements of Forwarded
+    is_loop: bool  # this node has forwarded the message before
 
 
-def request_fields(
-    fields: Iterable[Field], *, host: str, client: str, proto: str, me: bytes, version: bytes, rid: bytes
-) -> Fields:
-    """The fields of a forwarded request. ``version``: of HTTP, such as 1.1; ``rid`` identifies it in logs."""
-    fields = list(fields)
-    kept = [(name, value) for name, value in end_to_end_fields(fields) if name.lower() not in _REWRITTEN]
-    via = [value for name, value in fields if name.lower() == b"via"]
-    forwarded = [value for name, value in fields if name.lower() == b"forwarded"]
-    return [
-        (b"Host", host.encode()),
-        *kept,
-        (b"Via", b", ".join([*via, version + b" " + me])),
-        (b"Forwarded", b", ".join([*forwarded, _forwarded(client, host, proto)])),
-        *_fewer_forwards(fields),
-        (b"X-Request-Id", rid),
-    ]
+def outgoing_fields(fields: Iterable[Field], *, me: bytes, version: bytes) -> OutgoingFields:
+    """Remove hop-by-hop fields and framing, extend Via, lower Max-Forwards. ``version``: of HTTP, such as 1.1."""
+    kept: list[tuple[bytes, bytes]] = []  # name in lower case, line
+    via: list[bytes] = []
+    forwarded: list[bytes] = []
+    forwards: list[bytes] = []
+    named: set[bytes] = set()
+    for name, value in fields:
+        lower = name.lower()
+        if lower not in _SPECIAL:
+            if b"_" not in lower or lower.replace(b"_", b"-") not in DROPPED:
+                kept.append((lower, b"%b: %b\r\n" % (name, value)))
+        elif lower == b"connection":
+            named.update(word.strip().lower() for word in value.split(b","))
+        elif lower == b"via":
+            via.append(value)
+        elif lower == b"forwarded":
+            forwarded.append(value)
+        elif lower == b"max-forwards":
+            forwards.append(value)
+    lines = [line for lower, line in kept if lower not in named] if named else [line for _, line in kept]
+    is_loop = any(me in hop.split()[1:2] for value in via for hop in value.split(b","))
+    lines.append(b"Via: %b\r\n" % b", ".join([*via, version + b" " + me]))
+    if len(forwards) == 1 and forwards[0].isdigit() and len(forwards[0]) < 10:
+        # RFC 9110 section 7.6.2; the stages respond themselves if it is 0
+        lines.append(b"Max-Forwards: %d\r\n" % max(0, int(forwards[0]) - 1))
+    return OutgoingFields(b"".join(lines), b"".join(value + b", " for value in forwarded), is_loop)
 
 
-def _fewer_forwards(fields: Fields) -> Fields:
-    """Max-Forwards, lower by one. RFC 9110 section 7.6.2: the stages respond themselves if it is 0."""
-    values = [value for name, value in fields if name.lower() == b"max-forwards"]
-    if len(values) != 1 or not values[0].isdigit() or len(values[0]) > 9:
-        return []
-    return [(b"Max-Forwards", b"%d" % max(0, int(values[0]) - 1))]
-
-
-def is_forwarding_loop(fields: Iterable[Field], me: bytes) -> bool:
-    """Whether ``me`` has forwarded the message before: a forwarding loop."""
-    return any(me in hop.split()[1:2] for name, value in fields if name.lower() == b"via" for hop in value.split(b","))
-
-
-def _forwarded(client: str, host: str, proto: str) -> bytes:
+@functools.lru_cache(maxsize=4096)
+def forwarded_element(client: str, host: str, proto: str) -> bytes:
+    """The element of Forwarded that this node adds."""
     return f"for={_node(client)};host={_quoted(host)};proto={proto}".encode()
 
 

@@ -22,13 +22,21 @@ class KnownHeads(Generic[Meaning]):
         self._seen_once: set[int] = set()  # hashes only: a head that never comes again costs little memory
 
     def remember(self, head: bytes, meaning: Meaning) -> None:
+        if self.comes_again(head):
+            self.keep(head, meaning)
+
+    def comes_again(self, head: bytes) -> bool:
+        """Whether ``head`` is worth keeping: it came before, and is not too long."""
         if len(head) > HEAD_LEN_MAX:
-            return
-        if (mark := hash(head)) not in self._seen_once:
-            if len(self._seen_once) >= SEEN_ONCE_MAX:
-                self._seen_once.clear()
-            self._seen_once.add(mark)
-            return
+            return False
+        if (mark := hash(head)) in self._seen_once:
+            return True
+        if len(self._seen_once) >= SEEN_ONCE_MAX:
+            self._seen_once.clear()
+        self._seen_once.add(mark)
+        return False
+
+    def keep(self, head: bytes, meaning: Meaning) -> None:
         if len(self.known) >= HEADS_MAX:
             self.known.clear()
         self.known[head] = meaning

@@ -25,6 +25,7 @@ _BROKEN_ESCAPE = re.compile(r"%(?![0-9A-Fa-f]{2})")
 _ESCAPED_CONTROL = re.compile(r"%(?:[01][0-9A-Fa-f]|7[Ff])")
 _ESCAPED_SEPARATOR = re.compile(r"%(?:2[Ff]|5[Cc])")
 
+_NEEDS_NO_ESCAPE = re.compile(r"[A-Za-z0-9._~/-]*")
 _SEGMENT_SAFE = "!$&'()*+,;=:@"  # RFC 3986: pchar, beyond what quote() never escapes
 
 # NAME_MAX and PATH_MAX: no file has a longer name.
@@ -59,6 +60,9 @@ class RequestTarget:
     @property
     def escaped_path(self) -> str:
         """The canonical path for a Location field: it starts with one slash, never two."""
+        path = self.path
+        if _NEEDS_NO_ESCAPE.fullmatch(path):
+            return path
         return self._joined(tuple(quote(segment, _SEGMENT_SAFE, errors="surrogateescape") for segment in self.segments))
 
     def _joined(self, segments: tuple[str, ...]) -> str:

@@ -50,6 +50,9 @@ def proceed(exchange: Exchange, site: Site) -> Answer | ForwardTarget | Waiting:
         exchange.stage += 1
 
 
+ADMISSION = STAGES.index(admit)  # where a request continues whose head is known
+
+
 def restart_at_find_page(exchange: Exchange) -> None:
     """Set ``exchange`` back to the stage ``find_page``, because its file has changed."""
     exchange.resource = exchange.page = exchange.failure = None

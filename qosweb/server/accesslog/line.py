@@ -4,13 +4,12 @@ import functools
 import json
 import re
 import time
-from dataclasses import dataclass
+from typing import NamedTuple
 
 _CONTROL_OR_QUOTE = re.compile(r'[\x00-\x1f\x7f"\\]|[^\x00-\x7f]')
 
 
-@dataclass(frozen=True, slots=True)
-class LogEntry:
+class LogEntry(NamedTuple):
     """The logged facts of one request. Times are in seconds; ``at_s`` counts from 1970."""
 
     at_s: float
@@ -32,6 +31,7 @@ class LogEntry:
     first_byte_s: float | None = None  # from the start of service until another server began to respond
 
 
+@functools.lru_cache(maxsize=4096)
 def quoted(text: str) -> str:
     """``text`` as a JSON string. Bytes that were not UTF-8 on the wire appear as U+FFFD."""
     return json.dumps(text.encode("utf-8", "surrogateescape").decode("utf-8", "replace"))

@@ -32,8 +32,9 @@ from qosweb.server.connection.fast_path import PlainHead, read_plain
 from qosweb.server.connection.head_parser import HeadParser, RejectedHead
 from qosweb.server.connection.sending import RETRY, WRITE_BUFFER_HIGH, WRITE_BUFFER_LOW
 from qosweb.server.connection.timeouts import Timeouts
-from qosweb.server.pipeline import proceed
+from qosweb.server.pipeline import ADMISSION, proceed
 from qosweb.server.proxy.forward import ForwardTarget
+from qosweb.server.proxy.forward_head import exchange_of
 from qosweb.server.proxy.request_body import CONTINUE
 from qosweb.server.request.answers import explain
 from qosweb.server.request.exchange import Exchange, Waiting
@@ -54,12 +55,13 @@ _REFUSALS = {
 class HttpConnection(Timeouts):
     """Reads requests; `Timeouts`, `Forwarding`, `Sending` and `Closing` are its other parts."""
 
-    __slots__ = ("_consuming", "_eof", "_known_heads", "_resources")
+    __slots__ = ("_consuming", "_eof", "_forward_heads", "_known_heads", "_resources")
 
     def __init__(self, context: ConnectionContext) -> None:
         super().__init__(context)
         self._resources = context.site.store.resources
         self._known_heads = context.plain_heads.known
+        self._forward_heads = context.forward_heads.known
         self._consuming = False
         self._eof = False
 
@@ -179,6 +181,10 @@ class HttpConnection(Timeouts):
             known = self._known_heads.get(piece)  # for pipelined heads; data_received has looked up single ones
             if known is not None and self._answer_plain(known, now):
                 return
+            forward = self._forward_heads.get(piece)
+            if forward is not None:
+                self._run(exchange_of(forward, self.client, now, ADMISSION, self._resume))
+                return
         head = reader.read(piece, now)
         self._in_head = head is None
         if head is None:
@@ -194,7 +200,10 @@ class HttpConnection(Timeouts):
                 self._context.plain_heads.remember(piece, plain)
             if self._answer_plain(plain, now):
                 return
-        self._run(Exchange(head.message, head.has_body, self.client, now, now, self._resume))
+        exchange = Exchange(head.message, head.has_body, self.client, now, now, self._resume)
+        if head.is_single_piece and not head.has_body:
+            exchange.head_bytes = piece
+        self._run(exchange)
 
     def _answer_plain(self, plain: PlainHead, now: float) -> bool:
         """The fast path. False, without effect, if the page is not in memory, not fresh, or may not start now."""

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from qosweb.server.connection.fast_path import PlainHead
     from qosweb.server.connection.head_parser import HeadLimits
     from qosweb.server.files.pacing import SendPacer
+    from qosweb.server.proxy.forward_head import ForwardHead
     from qosweb.server.proxy.upstream import Upstreams
     from qosweb.server.request.stages import Site
 
@@ -41,6 +42,7 @@ class ConnectionContext:
     limits: ConnectionLimits
     open_files: SharedPlaces  # responses being sent from disk
     plain_heads: KnownHeads[PlainHead]
+    forward_heads: KnownHeads[ForwardHead]
     body_flow: BaseProtocol  # the parser requires it for flow control of bodies, but never gets a body
     pacer: SendPacer
     upstreams: Upstreams

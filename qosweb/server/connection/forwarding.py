@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from qosweb.server.connection.sending import Sending
 from qosweb.server.proxy.forward import ForwardTarget, Relay
+from qosweb.server.proxy.forward_head import read_forward_head
 
 if TYPE_CHECKING:
     from qosweb.server.connection.context import ConnectionContext
@@ -45,11 +46,21 @@ class Forwarding(Sending):
         self._relayed_exchange = exchange
         self._relay = relay = Relay(self._context, exchange, place, self._transport, self)
         relay.start()
+        if exchange.head_bytes is not None and place.route is not None:
+            self._remember(exchange, exchange.head_bytes)
         if self._relay is relay and exchange.has_unread_body and self._unread:
             held = bytes(self._unread)  # bytes of the body that arrived while the request was queued
             self._unread.clear()
             self.resume_reading()
             self._hold(held)
+
+    def _remember(self, exchange: Exchange, head: bytes) -> None:
+        """Keep the meaning of a head that comes again."""
+        heads = self._context.forward_heads
+        if heads.comes_again(head):
+            meaning = read_forward_head(exchange, self._context.site.admission)
+            if meaning is not None:
+                heads.keep(head, meaning)
 
     def on_relay_end(self, answer: Answer | None) -> None:
         """The relay has ended, or is cancelled. ``answer``: the response to send in its place.

@@ -143,6 +143,7 @@ class Node:
             ),
             self.open_files,
             KnownHeads(),
+            KnownHeads(),
             BaseProtocol(self._loop),
             self.pacer,
             self.upstreams,
@@ -203,6 +204,7 @@ class Node:
             self.tls.reload()
         self.store.start_over(root)
         self._context.plain_heads.forget()
+        self._context.forward_heads.forget()
         if self.settings.spec is None or policy is None:
             return "unchanged, as there is no --spec"
         if is_new:
@@ -255,6 +257,7 @@ class Node:
     def policy_changed(self, position: int, policy: CompiledPolicy) -> None:
         """A new policy is in force (`EngineListener`)."""
         self._context.plain_heads.forget()
+        self._context.forward_heads.forget()
         if self.membership is not None:
             self.membership.follow_policy()
         index = position if self.membership is not None and position >= 0 else None

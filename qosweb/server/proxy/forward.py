@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from aiohttp.http import HttpVersion11
 
-from qosweb.http.hops import is_forwarding_loop, request_fields
+from qosweb.http.hops import forwarded_element, outgoing_fields
 from qosweb.server.proxy import upstream
 from qosweb.server.proxy.health import Failure
 from qosweb.server.proxy.paced_output import PacedOutput
@@ -135,9 +135,12 @@ class Relay:
     def start(self) -> None:
         exchange, context = self.exchange, self._context
         message = exchange.message
-        fields = message.raw_headers
-        me = context.upstreams.me
-        if is_forwarding_loop(fields, me):
+        outgoing = exchange.outgoing
+        if outgoing is None:
+            version = b"%d.%d" % message.version
+            outgoing = outgoing_fields(message.raw_headers, me=context.upstreams.me, version=version)
+            exchange.outgoing = outgoing
+        if outgoing.is_loop:
             self._end(explain(508, f"Forwarding loop: the request has passed {context.name} before."))
             return
         route = self.place.route
@@ -150,39 +153,45 @@ class Relay:
         if exchange.rid is None:
             exchange.rid = context.recorder.next_rid()
         self._rid = str(exchange.rid).encode()
-        settings = server.settings
-        outgoing = request_fields(
-            fields,
-            host=settings.host or exchange.host or settings.authority,
-            client=exchange.client,
-            proto="https" if context.site.is_secure else "http",
-            me=me,
-            version=b"%d.%d" % message.version,
-            rid=self._rid,
-        )
-        lines = [b"%b %b HTTP/1.1" % (message.method.encode(), self.place.target.encode())]
-        lines += [b"%b: %b" % field for field in outgoing]
-        if message.upgrade and message.headers.get("Upgrade", "").lower() == "websocket" and self.body is None:
-            self.wants_upgrade = True
-            lines += [b"Connection: Upgrade", b"Upgrade: websocket"]
         body = self.body
-        if body is not None:
-            if body.length is None:
-                lines.append(b"Transfer-Encoding: chunked")
-            else:
-                lines.append(b"Content-Length: %d" % body.length)
-            if not body.is_complete:
-                body.start(self._active_at)
-                if exchange.expects_continue and not body.is_continued:
-                    self._transport.write(CONTINUE)
-        self._request = b"\r\n".join([*lines, b"", b""])
+        if message.upgrade and message.headers.get("Upgrade", "").lower() == "websocket" and body is None:
+            self.wants_upgrade = True
+        if body is not None and not body.is_complete:
+            body.start(self._active_at)
+            if exchange.expects_continue and not body.is_continued:
+                self._transport.write(CONTINUE)
         permit = exchange.permit
         if permit is not None and permit.rate_bps is not None:
             self._output = PacedOutput(context.pacer, self._transport, permit, self._on_drained, self._on_paced_end)
         self._enter(server)
 
+    def _head_for(self, server: UpstreamServer) -> bytes:
+        """The head of the request for ``server``."""
+        exchange, settings, body = self.exchange, server.settings, self.body
+        outgoing = exchange.outgoing
+        assert outgoing is not None
+        host = settings.host or exchange.host or settings.authority
+        proto = "https" if self._context.site.is_secure else "http"
+        framing = b""
+        if body is not None:
+            length = body.length
+            framing = b"Transfer-Encoding: chunked\r\n" if length is None else b"Content-Length: %d\r\n" % length
+        elif self.wants_upgrade:
+            framing = b"Connection: Upgrade\r\nUpgrade: websocket\r\n"
+        return b"%b %b HTTP/1.1\r\nHost: %b\r\n%bForwarded: %b%b\r\nX-Request-Id: %b\r\n%b\r\n" % (
+            exchange.message.method.encode(),
+            self.place.target.encode(),
+            host.encode(),
+            outgoing.lines,
+            outgoing.forwarded,
+            forwarded_element(exchange.client, host, proto),
+            self._rid,
+            framing,
+        )
+
     def _enter(self, server: UpstreamServer, *, fresh: bool = False) -> None:
         self._server = server
+        self._request = self._head_for(server)
         self._attempts += 1
         self._waits_since = self._active_at
         server.enter(self, fresh=fresh)

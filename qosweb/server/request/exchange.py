@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from qosweb.admission import ClassAccount, Decided, Permit, Wait
     from qosweb.engine.local.request_ids import RequestId
+    from qosweb.http.hops import OutgoingFields
     from qosweb.http.targets import RequestTarget
     from qosweb.server.files.page_store import Failure
     from qosweb.server.files.pages import Page, Resource
@@ -63,6 +64,8 @@ class Exchange:
     ignored_body: IgnoredBody | None = None  # which the connection reads before the request continues
     request_body: RequestBody | None = None  # for another server
     ticket: str | None = None  # from the query of the target; see qosweb.engine.local.tickets
+    head_bytes: bytes | None = None  # its head, if it came in one piece and has no body
+    outgoing: OutgoingFields | None = None  # its fields for another server
     first_byte_at: float | None = None  # when another server began to respond
     was_delayed: bool = False  # by its client, the disk or another server: its service time does not measure this node
     stage: int = 0  # index of the current stage
