@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from qosweb.http.hops import OutgoingFields, forwarded_element, outgoing_fields
+from qosweb.http.hops import OutgoingFields, client_lines, outgoing_fields
 
 
 def asked(*fields: tuple[bytes, bytes]) -> OutgoingFields:
@@ -39,32 +39,37 @@ def test_hop_by_hop_fields_are_dropped() -> None:
     assert asked(*fields) == OutgoingFields(
         b"Accept: */*\r\nX_Other: 1\r\nCookie: a=\xff\r\nSet-Cookie: c=d\r\ntraceparent: 00-0af7-b7ad-01\r\n"
         b"Via: 1.1 n1\r\n",
-        b"",
+        (),
+        b"theirs",
         is_loop=False,
     )
 
 
-def test_via_and_forwarded_are_extended() -> None:
-    again = asked((b"Via", b"1.0 other"), (b"Forwarded", b"for=_x"), (b"via", b"1.1 third"))
-    assert again == OutgoingFields(b"Via: 1.0 other, 1.1 third, 1.1 n1\r\n", b"for=_x, ", is_loop=False)
+def test_via_is_extended_and_claims_about_the_client_are_set_apart() -> None:
+    again = asked((b"Via", b"1.0 other"), (b"Forwarded", b"for=_x"), (b"via", b"1.1 third"), (b"X_Real_IP", b"1"))
+    claims = ((b"Forwarded", b"for=_x"), (b"X_Real_IP", b"1"))
+    assert again == OutgoingFields(b"Via: 1.0 other, 1.1 third, 1.1 n1\r\n", claims, b"", is_loop=False)
 
 
-def test_a_client_cannot_remove_via_and_forwarded_by_connection() -> None:
-    fields = asked((b"Connection", b"Via, Forwarded, Host"), (b"Via", b"1.0 far"), (b"Forwarded", b"for=_x"))
-    assert fields == OutgoingFields(b"Via: 1.0 far, 1.1 n1\r\n", b"for=_x, ", is_loop=False)
+def test_a_client_cannot_remove_via_by_connection() -> None:
+    fields = asked((b"Connection", b"Via, Forwarded, Host"), (b"Via", b"1.0 far"))
+    assert fields.lines == b"Via: 1.0 far, 1.1 n1\r\n"
 
 
-@pytest.mark.parametrize(
-    ("client", "shown"),
-    [
-        ("::1", b'for="[::1]"'),
-        ("fe80::1%eth0", b'for="[fe80::1]"'),
-        ("unix", b"for=unknown"),
-        ("10.0.0.1", b"for=10.0.0.1"),
-    ],
-)
-def test_the_client_as_rfc_7239_writes_it(client: str, shown: bytes) -> None:
-    assert forwarded_element(client, "shop.example:80", "http") == shown + b';host="shop.example:80";proto=http'
+def test_the_claims_of_a_trusted_peer_are_extended_and_others_dropped() -> None:
+    claims = ((b"Forwarded", b"for=_x"), (b"X-Forwarded-For", b"10.0.0.1"))
+    trusted = client_lines(claims, "192.0.2.1", "shop.example", "http", is_trusted=True)
+    assert b'Forwarded: for=_x, for=192.0.2.1;host="shop.example";proto=http\r\n' in trusted
+    assert b"X-Forwarded-For: 10.0.0.1, 192.0.2.1\r\n" in trusted
+    assert client_lines(claims, "192.0.2.1", "shop.example", "http", is_trusted=False) == (
+        b'Forwarded: for=192.0.2.1;host="shop.example";proto=http\r\nX-Forwarded-For: 192.0.2.1\r\n'
+        b"X-Forwarded-Host: shop.example\r\nX-Forwarded-Proto: http\r\n"
+    )
+
+
+@pytest.mark.parametrize("sent", [[b"a b"], [b""], [b"x" * 129], [b"a", b"b"], [b"\xe4"]])
+def test_request_ids_that_are_not_kept(sent: list[bytes]) -> None:
+    assert asked(*((b"X-Request-Id", value) for value in sent)).request_id == b""
 
 
 def test_a_forwarding_loop_is_detected() -> None:

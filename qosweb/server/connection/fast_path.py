@@ -15,19 +15,21 @@ from aiohttp.http import HttpVersion11
 
 from qosweb.engine.local.tickets import PARAMETER
 from qosweb.http.hosts import parse_host
+from qosweb.http.known_heads import HEADS_MAX, KnownHeads
 from qosweb.http.targets import BadTarget, parse_target
 
 if TYPE_CHECKING:
     from aiohttp.http import RawRequestMessage
 
     from qosweb.admission import AdmissionControl, ClassAccount
+    from qosweb.server.accesslog.recorder import AccessRecorder
 
 
 class PlainHead(NamedTuple):
     """A parsed plain request."""
 
     path: str  # without the query, which does not matter for files
-    host_part: str  # the host as in a line of the access log
+    host_part: str  # the host as in a line of the access log, and the extra fields of such a line
     accept_encoding: str | None
     account: ClassAccount  # of its class
 
@@ -59,8 +61,8 @@ class MessageFacts:
         return self._message.headers.getall(name, [])
 
 
-def read_plain(message: RawRequestMessage, hosts: dict[str, str], admission: AdmissionControl) -> PlainHead | None:
-    """The plain request in ``message``, which has no body; None if it is not plain. ``hosts`` are the known hosts."""
+def read_plain(message: RawRequestMessage, recorder: AccessRecorder, admission: AdmissionControl) -> PlainHead | None:
+    """The plain request in ``message``, which has no body; None if it is not plain."""
     headers = message.headers
     if (
         message.method != "GET"
@@ -76,7 +78,7 @@ def read_plain(message: RawRequestMessage, hosts: dict[str, str], admission: Adm
         or hdrs.TRANSFER_ENCODING in headers
     ):
         return None
-    host_part = hosts.get(headers[hdrs.HOST])
+    host_part = recorder.hosts.get(headers[hdrs.HOST])
     if host_part is None:
         return None
     encodings = headers.getall(hdrs.ACCEPT_ENCODING, None)
@@ -86,4 +88,23 @@ def read_plain(message: RawRequestMessage, hosts: dict[str, str], admission: Adm
     account = admission.classify_head(MessageFacts(message))
     if account is None:
         return None
+    if recorder.extra_fields:
+        host_part += recorder.extra_part(message)
     return PlainHead(path, host_part, None if encodings is None else ", ".join(encodings), account)
+
+
+class PlainHeads(KnownHeads[PlainHead]):
+    """Plain heads that came at least twice. The connection reads ``known`` directly."""
+
+    __slots__ = ("clients",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.clients: dict[bytes, str] = {}  # of known heads that trusted proxies sent
+
+    def remember_client(self, head: bytes, client: str) -> None:
+        """Remember the client that a trusted proxy names in ``head``, if the head is known."""
+        if head in self.known:
+            if len(self.clients) >= HEADS_MAX:
+                self.clients.clear()
+            self.clients[head] = client

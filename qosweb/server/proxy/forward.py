@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from aiohttp.http import HttpVersion11
 
-from qosweb.http.hops import forwarded_element, outgoing_fields
+from qosweb.http.hops import client_lines, outgoing_fields
 from qosweb.server.proxy import upstream
 from qosweb.server.proxy.health import Failure
 from qosweb.server.proxy.paced_output import PacedOutput
@@ -68,6 +68,7 @@ class Relay:
 
     __slots__ = (
         "_active_at",
+        "_asked_at",
         "_attempts",
         "_chunked",
         "_client",
@@ -123,6 +124,7 @@ class Relay:
         self._upstream: UpstreamConnection | None = None
         self._output: PacedOutput | None = None
         self._active_at = context.site.clock.read()  # when the server last did something
+        self._asked_at = self._active_at
         self._taken_at = self._active_at  # when the server last took bytes of the request body
         self._request = b""
         self._rid = b""
@@ -153,6 +155,9 @@ class Relay:
         if exchange.rid is None:
             exchange.rid = context.recorder.next_rid()
         self._rid = str(exchange.rid).encode()
+        if exchange.proxy and not exchange.is_from_node and outgoing.request_id:
+            self._rid = outgoing.request_id
+            exchange.request_id = self._rid.decode()
         body = self.body
         if message.upgrade and message.headers.get("Upgrade", "").lower() == "websocket" and body is None:
             self.wants_upgrade = True
@@ -178,13 +183,18 @@ class Relay:
             framing = b"Transfer-Encoding: chunked\r\n" if length is None else b"Content-Length: %d\r\n" % length
         elif self.wants_upgrade:
             framing = b"Connection: Upgrade\r\nUpgrade: websocket\r\n"
-        return b"%b %b HTTP/1.1\r\nHost: %b\r\n%bForwarded: %b%b\r\nX-Request-Id: %b\r\n%b\r\n" % (
+        return b"%b %b HTTP/1.1\r\nHost: %b\r\n%b%bX-Request-Id: %b\r\n%b\r\n" % (
             exchange.message.method.encode(),
             self.place.target.encode(),
             host.encode(),
             outgoing.lines,
-            outgoing.forwarded,
-            forwarded_element(exchange.client, host, proto),
+            client_lines(
+                outgoing.claims if exchange.proxy else (),
+                exchange.proxy or exchange.client,
+                host,
+                proto,
+                is_trusted=bool(exchange.proxy),
+            ),
             self._rid,
             framing,
         )
@@ -362,7 +372,8 @@ class Relay:
                 wire = head.wire_without_qos
         stays = KEEP_ALIVE if exchange.wants_keep_alive_line else NO_CONNECTION_LINE
         self.status = head.status
-        exchange.first_byte_at = context.site.clock.read()
+        exchange.first_byte_at = now = context.site.clock.read()
+        exchange.upstream_s = now - self._asked_at
         if self._server is not None:
             self._server.on_response(self._active_at, head.status)
         self._held = b"".join(
@@ -413,6 +424,7 @@ class Relay:
         self.is_tunnel = self.closes = True
         self.status = head.status
         exchange.first_byte_at = self._active_at
+        exchange.upstream_s = self._active_at - self._asked_at
         lines = b"X-Request-Id: %b\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n" % self._rid
         wire = head.wire if self.place.peer else head.wire_without_qos + account.served_line
         self._output = None
@@ -540,6 +552,8 @@ class Relay:
     def _end(self, answer: Answer | None) -> None:
         if self._over:
             return
+        if self.exchange.upstream_s is None:
+            self.exchange.upstream_s = self._context.site.clock.read() - self._asked_at
         self._close(reusable=False)
         if self._output is not None:
             self.sent = self._output.sent

@@ -53,9 +53,13 @@ def read_forward_head(exchange: Exchange, admission: AdmissionControl) -> Forwar
     return ForwardHead(message, exchange.host, exchange.target, exchange.key, account, exchange.outgoing)
 
 
-def exchange_of(head: ForwardHead, client: str, now: float, stage: int, resume: Callable[[Exchange], None]) -> Exchange:
+def exchange_of(
+    head: ForwardHead, client: str, proxy: str, now: float, stage: int, resume: Callable[[Exchange], None]
+) -> Exchange:
     """A request with this head, which continues at ``stage``."""
-    exchange = Exchange(head.message, False, client, now, now, resume, head.host, head.target, head.key)
+    exchange = Exchange(head.message, has_body=False, client=client, arrived=now, started=now, resume=resume)
+    exchange.proxy = proxy
+    exchange.host, exchange.target, exchange.key = head.host, head.target, head.key
     exchange.account = head.account
     exchange.outgoing = head.outgoing
     exchange.is_recorded = True  # nothing of it is: see `Classifier.class_of_head`
