@@ -141,6 +141,8 @@ def read_body(exchange: Exchange, site: Site) -> Step:
     if body is None:
         if exchange.message.chunked and exchange.message.version != HttpVersion11:  # RFC 9112 section 6.1
             return explain(400, "A chunked body needs HTTP/1.1.", must_close=True)
+        if exchange.message.chunked and (exchange.field("Transfer-Encoding") or "").strip().lower() != "chunked":
+            return explain(400, "The only transfer coding that is forwarded is chunked.", must_close=True)
         body = RequestBody(exchange.message, exchange.client, site.clock.read(), site.body_limits, site.small_bodies)
         exchange.request_body = body
     if body.refusal is not None:
