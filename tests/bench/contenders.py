@@ -59,7 +59,7 @@ def can_pin() -> bool:
 @contextlib.contextmanager
 def running(name: str, root: Path, scratch: Path) -> Iterator[Contender]:
     """Starts the server ``name`` and waits until it responds."""
-    port = _free_port()
+    port = free_port()
     if name == "nginx":
         config = scratch / "nginx.conf"
         config.write_text(_NGINX.format(scratch=scratch, root=root, port=port))
@@ -88,7 +88,7 @@ def running(name: str, root: Path, scratch: Path) -> Iterator[Contender]:
         preexec_fn=(lambda: os.sched_setaffinity(0, {SERVER_CORE})) if can_pin() else None,
     )
     try:
-        _wait_until_it_answers(process, name, port)
+        wait_until_it_answers(process, name, port)
         yield Contender(name, version_of(name), process.pid, port)
     finally:
         process.terminate()
@@ -115,14 +115,14 @@ def version_of(name: str) -> str:
     return version("aiohttp" if name == "add_static" else "qosweb")
 
 
-def _free_port() -> int:
+def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]
         return port
 
 
-def _wait_until_it_answers(process: subprocess.Popen[bytes], name: str, port: int) -> None:
+def wait_until_it_answers(process: subprocess.Popen[bytes], name: str, port: int) -> None:
     deadline = time.monotonic() + 20
     while True:
         if process.poll() is not None:
