@@ -2,9 +2,9 @@
 
 All proxies run at the same time on one core, in front of the same nginx, which shares the other core with the load
 (wrk, 64 connections). wrk targets one proxy after the other, round after round. All keep connections alive on both
-sides and write access logs; qosweb has a specification in force. The load's core is the limit for rates, so proxies are judged by
-their processor time per request: the figure of a proxy is the median over the rounds, the result is the better peer's
-figure divided by qosweb's. Heads repeat, or all differ.
+sides and write access logs; qosweb has a specification in force. The load's core is the limit for rates, so proxies
+are judged by their processor time per request: the figure of a proxy is the median over the rounds, the result is the
+better peer's figure divided by qosweb's. Heads repeat, or all differ.
 """
 
 from __future__ import annotations
