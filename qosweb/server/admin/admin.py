@@ -112,8 +112,9 @@ class Admin:
             "serving": "draining" if self._node.draining else "",
             "cluster": missing_of(self._node),
             "root": "" if root is None or root.is_there() else f"{self._node.settings.root} is not there",
-            "upstream": self._node.upstreams.missing,
         }
+        if self._node.upstreams.servers:
+            checks["upstream"] = self._node.upstreams.missing
         missing = [f"{name}: {why}" for name, why in checks.items() if why]
         if "verbose" in request.query:
             text = "".join(f"[{'-' if why else '+'}] {name} {why or 'ok'}\n" for name, why in checks.items())
