@@ -75,6 +75,12 @@ def _node_name(text: str) -> str:
     return text
 
 
+def _cluster_id(text: str) -> str:
+    if not text or len(text) > 64 or not all(c.isascii() and (c.isalnum() or c in "-_.+") for c in text):
+        raise ValueError(f"'{text}' is not a cluster id, such as qosweb+1a2b3c4d")
+    return text
+
+
 def _file_name(text: str) -> str:
     if not text or "/" in text or text.startswith(".") or not text.isprintable():
         raise ValueError(f"'{text}' is not a plain file name, such as index.html")
@@ -192,6 +198,12 @@ class ServeSettings:
     )
     key_file: Path | None = _option(
         _path, "F", "key of the cluster; create it with: python -m cluster key FILE", default=None
+    )
+    cluster_id: str = _option(
+        _cluster_id,
+        "ID",
+        "id of the cluster to join, if 'qosweb recover' has changed it; default: the id on the disk, else qosweb",
+        default="",
     )
     public_url: str = _option(
         parse_origin, "URL", "address of this node for clients; default: the --listen address", default=""
@@ -446,6 +458,8 @@ def _check_group(settings: ServeSettings) -> None:
         raise UsageError(
             "a node of a cluster needs its key: --key-file FILE (create it with 'python -m cluster key FILE')"
         )
+    if settings.cluster_id and not settings.is_member:
+        raise UsageError("--cluster-id is for a node of a cluster: give --join HOST:PORT as well")
     if settings.group is not None and not settings.is_member:
         raise UsageError("--group is for a node of a cluster: give --bootstrap to found one, or --join HOST:PORT")
     if settings.group is not None and settings.group in (settings.listen, settings.admin) and settings.group.port:

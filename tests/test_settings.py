@@ -61,8 +61,8 @@ def test_a_root_is_enough() -> None:
 def test_every_setting_can_be_given_in_all_three_ways(spec: OptionSpec) -> None:
     value = another_value(spec)
     needed = {key: VALID[key] for key in ("root", "tls-cert", "tls-key")} if spec.key.startswith("tls") else {}
-    if spec.key in ("group", "join", "bootstrap"):
-        needed = {"key-file": "key", **({"bootstrap": "yes"} if spec.key == "group" else {})}
+    if spec.key in ("cluster-id", "group", "join", "bootstrap"):
+        needed = {"key-file": "key", **({"bootstrap": "yes"} if spec.key in ("cluster-id", "group") else {})}
     others = {"root": "other", **needed}
     others.pop(spec.key, None)
     ways = [
@@ -93,9 +93,9 @@ def test_command_line_before_environment_before_file_before_default(spec: Option
         "upstream": ("http://h:1", "http://h:2", "http://h:3"),
     }.get(spec.key, ("161", "162", "163"))
     names = {} if spec.key == "root" else {"root": "site"}
-    if spec.key in ("group", "join", "bootstrap"):
+    if spec.key in ("cluster-id", "group", "join", "bootstrap"):
         names["key-file"] = "key"
-    if spec.key == "group":
+    if spec.key in ("cluster-id", "group"):
         names["bootstrap"] = "yes"
     if spec.key == "max-header-size":
         names["max-request-line"] = "16"
@@ -268,6 +268,8 @@ def test_variables_of_kubernetes_services_are_ignored(variable: str) -> None:
         ({"join": "h:1", "bootstrap": "yes", "key-file": "k"}, "give only one of them"),
         ({"group": "h:1"}, "give --bootstrap to found one, or --join"),
         ({"group": "127.0.0.1:8080", "bootstrap": "yes", "key-file": "k"}, "different ports"),
+        ({"cluster-id": "qosweb+1a2b3c4d"}, "give --join HOST:PORT as well"),
+        ({"cluster-id": "my cluster"}, "is not a cluster id, such as qosweb"),
         ({"bootstrap": "maybe"}, "neither yes nor no"),
         ({"join": "h"}, "is not an address"),
         ({"public-url": "ftp://h"}, "is not the address of a server"),

@@ -6,8 +6,6 @@ Pure except for the files that it is told to write: the caller supplies the cloc
 from __future__ import annotations
 
 import argparse
-from functools import partial
-from hashlib import blake2b
 from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
@@ -17,7 +15,7 @@ from cluster.sim.explore import SeedTask, explore
 from cluster.sim.mutant_catalogue import MUTANTS
 from cluster.sim.mutant_hunt import hunt, row
 from cluster.sim.narrate import Detail, Narrator
-from cluster.sim.plan import NAMES, RunPlan, make_plan
+from cluster.sim.plan import NAMES, make_plan
 from cluster.sim.real_stack import play, run_task, same_failure
 from cluster.sim.shrink import shrink
 from cluster.sim.trace_writer import TraceWriter
@@ -86,14 +84,10 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--narrate", action="store_true", help="narrate the run (with --seed or --story)")
     parser.add_argument("--shrink", action="store_true", help="reduce the plan of a failing seed (with --seed)")
     parser.add_argument("--trace", type=Path, metavar="FILE", help="record all actions for 'check' (with --seed)")
-    parser.add_argument("--hash", action="store_true", help="print a digest of each seed's trace")
     parser.add_argument(
         "--mutants", action="store_true", help="run mutants of the layers and report which check catches each"
     )
     parser.add_argument("--story", choices=sorted(stories.STORIES), help="narrate one of the fixed scenarios")
-    parser.add_argument(
-        "--stories", type=Path, metavar="DIR", help="write all fixed scenarios to files in this directory"
-    )
 
 
 def _check(options: argparse.Namespace, parser: argparse.ArgumentParser) -> None:
@@ -103,8 +97,6 @@ def _check(options: argparse.Namespace, parser: argparse.ArgumentParser) -> None
             parser.error(f"--{name} needs --seed")
     if one_seed and (options.seeds is not None or options.minutes is not None):
         parser.error("--seed runs one seed: do not combine it with --seeds or --minutes")
-    if options.hash and options.minutes is not None:
-        parser.error("--hash works with --seed or --seeds, not with --minutes")
 
 
 def main(
@@ -119,14 +111,8 @@ def main(
     if options.story:
         stories.narrate_story(options.story, Process, write, Detail.STORY if options.narrate else Detail.CONVERSATION)
         return 0
-    if options.stories:
-        for path in stories.write_all(options.stories, Process):
-            write(f"wrote {path}")
-        return 0
     if options.mutants:
         return _hunt(options, write)
-    if options.hash:
-        return _hash(options, write)
     if options.seed is not None:
         return _one(options, write)
     return _explore(options, clock, write, spread)
@@ -201,26 +187,6 @@ def _one(options: argparse.Namespace, write: Callable[[str], None]) -> int:
         return 0
     _report_failure(outcome, task, write, reduce=False)
     return 1
-
-
-def _narrated(plan: RunPlan, write: Callable[[str], None], detail: Detail) -> RunResult:
-    narrator = Narrator(write, detail)
-    outcome = play(plan, narrator)
-    narrator.flush()
-    return outcome
-
-
-def _hash(options: argparse.Namespace, write: Callable[[str], None]) -> int:
-    for task in _tasks(options):
-        digest = blake2b(digest_size=16)
-        plan = make_plan(task.seed, task.nodes_min, task.nodes_max)
-        outcome = _narrated(plan, partial(_update, digest), Detail.EVERYTHING)
-        write(f"{task.seed} {digest.hexdigest()} {outcome.steps}{' fails' if outcome.failure else ''}")
-    return 0
-
-
-def _update(digest: blake2b, line: str) -> None:
-    digest.update(line.encode())
 
 
 def _hunt(options: argparse.Namespace, write: Callable[[str], None]) -> int:

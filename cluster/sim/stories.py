@@ -16,7 +16,6 @@ from cluster.sim.world import World
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from pathlib import Path
 
     from cluster.sim.node import ProcessFactory
 
@@ -162,16 +161,3 @@ def narrate_story(
     narrator.flush()
     judge.finish(world, live(world))
     return world
-
-
-def write_all(folder: Path, make: ProcessFactory) -> list[Path]:
-    """Write every scenario to a file of its name."""
-    folder.mkdir(parents=True, exist_ok=True)
-    paths: list[Path] = []
-    for name in STORIES:
-        lines: list[str] = []
-        narrate_story(name, make, lines.append)
-        path = folder / f"{name}.txt"
-        path.write_text("\n".join(lines) + "\n", encoding="utf-8")
-        paths.append(path)
-    return paths

@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     import argparse
     from typing import Any
 
-COMMANDS = ("check", "explain", "fmt", "shares", "status", "reload", "drain")
+COMMANDS = ("check", "explain", "fmt", "shares", "status", "reload", "drain", "recover")
 _JSON = "write JSON to standard output, for scripts"
 
 
@@ -24,6 +24,11 @@ def add_commands(commands: Any) -> None:
     )
     _add_reload(commands.add_parser("reload", help="change the policy of a cluster", allow_abbrev=False))
     _add_drain(commands.add_parser("drain", help="stop a node gracefully", allow_abbrev=False))
+    _add_recover(
+        commands.add_parser(
+            "recover", help="last resort: continue without a majority that is lost for good", allow_abbrev=False
+        )
+    )
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -47,6 +52,10 @@ def run(arguments: argparse.Namespace) -> int:
         from qosweb.tools import reload
 
         return (reload.reload if arguments.command == "reload" else reload.drain)(arguments)
+    if arguments.command == "recover":
+        from qosweb.tools.recover import recover
+
+        return recover(arguments)
     from qosweb.tools.shares import shares
 
     return shares(arguments)
@@ -151,3 +160,16 @@ def _add_drain(parser: argparse.ArgumentParser) -> None:
         "Stop a node gracefully, as SIGTERM does: it accepts no new connections and finishes the requests in service."
     )
     _add_admin(parser)
+
+
+def _add_recover(parser: argparse.ArgumentParser) -> None:
+    parser.description = (
+        "Let a cluster continue that has lost the majority of its nodes for good. Run it where a data directory is "
+        "left, while the node is stopped. It says what may be lost, asks for confirmation, and gives the cluster a new "
+        "id. Exit code 0: done; 1: not confirmed, nothing changed; 2: not possible or not needed."
+    )
+    parser.add_argument(
+        "--data-dir", metavar="DIR", action="append", required=True,
+        help="the data directory of a stopped node; repeat it if more are left",
+    )  # fmt: skip
+    parser.add_argument("--yes", action="store_true", help="do not ask")
