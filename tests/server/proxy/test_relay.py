@@ -224,3 +224,15 @@ def test_options_stops_where_max_forwards_says(script: Script, tmp_path: Path) -
         assert server.requests == 0
         assert node.get("/ok", "Max-Forwards: 1", method="OPTIONS").status == 200
         assert b"\r\nMax-Forwards: 0\r\n" in server.heads[0]
+
+
+def test_the_request_id_of_a_trusted_proxy_is_kept(script: Script, tmp_path: Path) -> None:
+    with in_front(script, tmp_path, "--trust-proxy", "127.0.0.0/8") as (node, server):
+        for _ in range(3):
+            reply = node.get("/ok", "X-Request-Id: theirs/1", "X-Forwarded-For: 192.0.2.7")
+            assert reply.headers["x-request-id"] == "theirs/1"
+            assert b"\r\nX-Request-Id: theirs/1" in server.heads[-1]
+            assert b"\r\nX-Forwarded-For: 192.0.2.7, 127.0.0.1\r\n" in server.heads[-1]
+        lines = wait_for(lambda: node.log() if len(node.log()) == 3 else None, "their lines in the log")
+        assert {(line["request_id"], line["client"]) for line in lines} == {("theirs/1", "192.0.2.7")}
+        assert node.get("/ok", "X-Request-Id: not valid").headers["x-request-id"] != "not valid"
