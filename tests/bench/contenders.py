@@ -79,17 +79,24 @@ def running(name: str, root: Path, scratch: Path) -> Iterator[Contender]:
             "--access-log-keep",
             "1",
         ]
+    with process_on_core(name, command, port, SERVER_CORE) as process:
+        yield Contender(name, version_of(name), process.pid, port)
+
+
+@contextlib.contextmanager
+def process_on_core(name: str, command: list[str], port: int, core: int) -> Iterator[subprocess.Popen[bytes]]:
+    """Starts a server on one core and waits until it responds on ``port``."""
     process = subprocess.Popen(
         command,
         env=environment(),
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
-        preexec_fn=(lambda: os.sched_setaffinity(0, {SERVER_CORE})) if can_pin() else None,
+        preexec_fn=(lambda: os.sched_setaffinity(0, {core})) if can_pin() else None,
     )
     try:
         wait_until_it_answers(process, name, port)
-        yield Contender(name, version_of(name), process.pid, port)
+        yield process
     finally:
         process.terminate()
         try:

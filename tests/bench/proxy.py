@@ -15,16 +15,14 @@ import json
 import os
 import shutil
 import statistics
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from tests.bench import wrk
-from tests.bench.contenders import CLIENT_CORE, SERVER_CORE, can_pin, free_port, wait_until_it_answers
+from tests.bench.contenders import CLIENT_CORE, SERVER_CORE, free_port, process_on_core
 from tests.bench.http import cpu_s
-from tests.support.nodes import environment
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -189,21 +187,5 @@ def _qosweb(scratch: Path, origin: int) -> Iterator[Proxy]:
 
 @contextlib.contextmanager
 def _running(name: str, command: list[str], port: int, core: int) -> Iterator[Proxy]:
-    process = subprocess.Popen(
-        command,
-        env=environment(),
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        preexec_fn=(lambda: os.sched_setaffinity(0, {core})) if can_pin() else None,
-    )
-    try:
-        wait_until_it_answers(process, name, port)
+    with process_on_core(name, command, port, core) as process:
         yield Proxy(name, process.pid, port)
-    finally:
-        process.terminate()
-        try:
-            process.wait(15)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
