@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Protocol
 
 from cluster.sim import stories
 from cluster.sim.explore import SeedTask, explore
+from cluster.sim.interim_mutants import INTERIM_MUTANTS
 from cluster.sim.mutant_catalogue import MUTANTS
 from cluster.sim.mutant_hunt import hunt, row
 from cluster.sim.narrate import Detail, Narrator
-from cluster.sim.plan import NAMES, make_plan
-from cluster.sim.real_stack import play, run_task, same_failure
+from cluster.sim.plan import NAMES, RunPlan, make_plan
+from cluster.sim.real_stack import factory_of, play, run_task, same_failure
 from cluster.sim.shrink import shrink
 from cluster.sim.trace_writer import TraceWriter
-from cluster.stack import Process
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -87,6 +87,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--mutants", action="store_true", help="run mutants of the layers and report which check catches each"
     )
+    parser.add_argument(
+        "--interim", action="store_true", help="run the interim-atomic service beside the total order, with clients"
+    )
     parser.add_argument("--story", choices=sorted(stories.STORIES), help="narrate one of the fixed scenarios")
 
 
@@ -109,7 +112,8 @@ def main(
 ) -> int:
     _check(options, parser)
     if options.story:
-        stories.narrate_story(options.story, Process, write, Detail.STORY if options.narrate else Detail.CONVERSATION)
+        detail = Detail.STORY if options.narrate else Detail.CONVERSATION
+        stories.narrate_story(options.story, factory_of(options.story), write, detail)
         return 0
     if options.mutants:
         return _hunt(options, write)
@@ -128,7 +132,12 @@ def _seeds(options: argparse.Namespace) -> Iterable[int]:
 
 
 def _tasks(options: argparse.Namespace) -> Iterator[SeedTask]:
-    return (SeedTask(seed, *options.nodes) for seed in _seeds(options))
+    return (_task(options, seed) for seed in _seeds(options))
+
+
+def _task(options: argparse.Namespace, seed: int) -> SeedTask:
+    low, high = options.nodes
+    return SeedTask(seed, low, high, options.interim)
 
 
 def _explore(
@@ -147,7 +156,7 @@ def _explore(
     if report.failed is None:
         write("no violation, and every run was live after the faults healed")
         return 0
-    _report_failure(report.failed, SeedTask(report.failed.seed, *options.nodes), write, reduce=True)
+    _report_failure(report.failed, _task(options, report.failed.seed), write, reduce=True)
     return 1
 
 
@@ -155,9 +164,9 @@ def _report_failure(outcome: RunResult, task: SeedTask, write: Callable[[str], N
     failure = outcome.failure
     assert failure is not None
     if reduce:
-        plan = make_plan(task.seed, task.nodes_min, task.nodes_max)
+        plan = _plan_of(task)
         smaller = shrink(plan, same_failure(failure))
-        before, after = len(plan.faults) + len(plan.submissions), len(smaller.faults) + len(smaller.submissions)
+        before, after = plan.steps, smaller.steps
         write(f"\n{after} of {before} steps are needed (narrate them with --seed {task.seed} --shrink --narrate):")
         write(str(smaller))
     write("\n" + failure.text)
@@ -165,8 +174,8 @@ def _report_failure(outcome: RunResult, task: SeedTask, write: Callable[[str], N
 
 
 def _one(options: argparse.Namespace, write: Callable[[str], None]) -> int:
-    task = SeedTask(options.seed, *options.nodes)
-    plan = make_plan(task.seed, task.nodes_min, task.nodes_max)
+    task = _task(options, options.seed)
+    plan = _plan_of(task)
     if options.shrink:
         failure = play(plan).failure
         if failure is None:
@@ -189,20 +198,25 @@ def _one(options: argparse.Namespace, write: Callable[[str], None]) -> int:
     return 1
 
 
+def _plan_of(task: SeedTask) -> RunPlan:
+    return make_plan(task.seed, task.nodes_min, task.nodes_max, interim=task.interim)
+
+
 def _hunt(options: argparse.Namespace, write: Callable[[str], None]) -> int:
     """Hunt each mutant, by default starting at the seed that is known to catch it."""
     seeds_max = options.seeds or MUTANT_SEEDS
+    mutants = INTERIM_MUTANTS if options.interim else MUTANTS
     caught = []
-    for mutant in MUTANTS:
+    for mutant in mutants:
         if not mutant.equivalent:
             first = mutant.shown_by if options.seed_from is None else options.seed_from
             seeds = range(first, first + seeds_max)
-            caught.append(hunt(mutant, seeds, lambda seed: run_task(SeedTask(seed, *options.nodes))))
+            caught.append(hunt(mutant, seeds, lambda seed: run_task(_task(options, seed))))
             write(row(caught[-1]))
     survivors = [one.name for one in caught if not one.by]
     write(f"\n{len(caught) - len(survivors)} of {len(caught)} caught, each within {seeds_max} seeds\n")
     write("equivalent mutants:")
-    for mutant in MUTANTS:
+    for mutant in mutants:
         if mutant.equivalent:
             write(f"  {mutant.layer}, {mutant.name}: {mutant.equivalent}")
     return 1 if survivors else 0

@@ -32,7 +32,7 @@ from qosweb.server.connection.fast_path import PlainHead, read_plain
 from qosweb.server.connection.head_parser import HeadParser, RejectedHead
 from qosweb.server.connection.sending import RETRY, WRITE_BUFFER_HIGH, WRITE_BUFFER_LOW
 from qosweb.server.connection.timeouts import Timeouts
-from qosweb.server.pipeline import ADMISSION, proceed
+from qosweb.server.pipeline import ADMISSION, BLOCK_CHECK, proceed
 from qosweb.server.proxy.forward import ForwardTarget
 from qosweb.server.proxy.forward_head import exchange_of
 from qosweb.server.proxy.request_body import CONTINUE
@@ -49,6 +49,7 @@ if TYPE_CHECKING:
 
 UNREAD_MAX = 64 << 10  # bytes held back while blocked; above it reading is paused
 
+_NO_HEADS: dict[bytes, PlainHead] = {}  # of clients that are perhaps blocked: the pipeline decides
 _REFUSALS = {
     ConnectionDecision.TOO_MANY_FROM_CLIENT: explain(429, "Too many connections from your address.", RETRY),
     ConnectionDecision.FULL: explain(503, "The server has too many connections.", RETRY),
@@ -85,6 +86,7 @@ class HttpConnection(Timeouts):
             self.proxy = self.client
         self.active_at = self._clock.read()
         transport.set_write_buffer_limits(high=WRITE_BUFFER_HIGH, low=WRITE_BUFFER_LOW)
+        self.renew_blocked()
         if opening is None:
             decision = connections.enter(self, is_exempt=is_proxy)
         else:
@@ -199,7 +201,8 @@ class HttpConnection(Timeouts):
                 return
             forward = self._forward_heads.get(piece)
             if forward is not None:
-                self._run(exchange_of(forward, self.client, self.proxy, now, ADMISSION, self._resume))
+                stage = BLOCK_CHECK if self._context.site.blocks else ADMISSION
+                self._run(exchange_of(forward, self.client, self.proxy, now, stage, self._resume))
                 return
         head = reader.read(piece, now)
         self._in_head = head is None
@@ -209,6 +212,7 @@ class HttpConnection(Timeouts):
             self._on_new_client(head.message, piece if head.is_single_piece else b"")
         if (
             not head.has_body
+            and self._known_heads is not _NO_HEADS
             and (plain := read_plain(head.message, self._context.recorder, self._context.site.admission)) is not None
         ):
             if head.is_single_piece:
@@ -332,6 +336,12 @@ class HttpConnection(Timeouts):
         """Renew the log part: its view or policy has changed."""
         if self._log_part:
             self._log_part = self._context.recorder.client_part(self.client)
+
+    def renew_blocked(self) -> None:
+        """The block list has changed: a client on it does not get the fast path, which does not look at the list."""
+        context = self._context
+        is_affected = bool(context.site.blocks) and context.site.blocks.affects(self.client)
+        self._known_heads = _NO_HEADS if is_affected else context.plain_heads.known
 
     def _on_new_client(self, message: RawRequestMessage, piece: bytes) -> None:  # noqa: ARG002
         """The client is known: of the first request, or of the next one from a proxy. ``piece``: its complete head."""

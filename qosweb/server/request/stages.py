@@ -39,12 +39,14 @@ from qosweb.server.request.ignored_body import IgnoredBody
 
 if TYPE_CHECKING:
     from qosweb.admission import AdmissionControl, ClassAccount, Clock
+    from qosweb.blocklist.block_list import BlockList
     from qosweb.server.connection.client_share import SharedPlaces
     from qosweb.server.proxy.request_body import BodyLimits
     from qosweb.server.proxy.routes import Routes
 
 ALLOW = ("Allow", "GET, HEAD, OPTIONS")
 RANGES_MAX = 16
+BLOCKED = "blocked"  # the decision for the access log
 
 _explain_denial = functools.lru_cache(maxsize=256)(explain)  # under overload most requests get one of a few responses
 
@@ -59,6 +61,7 @@ class Site:
     admission: AdmissionControl
     clock: Clock
     is_secure: bool  # reached by TLS
+    blocks: BlockList  # clients and networks that are refused
     body_limits: BodyLimits
     small_bodies: SharedPlaces  # request bodies in memory
     routes: Routes | None  # to the servers for requests that are not for a file here
@@ -148,6 +151,19 @@ def read_body(exchange: Exchange, site: Site) -> Step:
     if body.refusal is not None:
         return body.refusal
     return WAITING if body.holds_up else None
+
+
+def refuse_blocked(exchange: Exchange, site: Site) -> Step:
+    """Refuse the requests of blocked clients, before they cost the disk or a queue anything."""
+    if not site.blocks:
+        return None
+    assert exchange.target is not None
+    block = site.blocks.find(exchange.client, exchange.target.path)
+    if block is None:
+        return None
+    exchange.outcome = BLOCKED
+    fields = [("QoS-Decision", f"blocked; reference={block.id}"), ("Cache-Control", "no-store")]
+    return explain(403, f"Requests from your network are blocked here. Reference: {block.id}.", fields)
 
 
 def look_up_file(exchange: Exchange, site: Site) -> Step:
