@@ -6,7 +6,7 @@ from signal import Signals
 from typing import TYPE_CHECKING
 
 from tests.support.misbehaving import MisbehavingServer, Talk
-from tests.support.nodes import RunningNode
+from tests.support.nodes import RunningNode, run_command
 from tests.support.waiting import wait_for
 
 if TYPE_CHECKING:
@@ -60,3 +60,18 @@ def test_a_file_that_appears_and_a_policy_that_changes_count(tmp_path: Path) -> 
         wait_for(lambda: connection.get("/b").headers["qos-class"] != before.headers["qos-class"] or None, "the policy")
         (site / "b").write_text("a file")
         wait_for(lambda: connection.get("/b").body == b"a file" or None, "the file")
+
+
+def test_the_block_list_counts_for_heads_that_are_known(tmp_path: Path) -> None:
+    with (
+        MisbehavingServer(tell_head) as server,
+        RunningNode(None, tmp_path, "--upstream", server.url) as node,
+        node.connect() as connection,
+    ):
+        for _ in range(5):
+            assert connection.get("/a").status == 200
+        words = ("127.0.0.1", "--path", "/a", "--force", "--admin", f"127.0.0.1:{node.admin_port}")
+        blocked = run_command("block", *words)
+        assert blocked.returncode == 0, blocked.stderr
+        wait_for(lambda: connection.get("/a").status == 403 or None, "the block")
+        assert connection.get("/b").status == 200
