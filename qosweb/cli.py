@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 from qosweb.analytics.command_line import add_analyze
-from qosweb.errors import UsageError
-from qosweb.settings import ENV_PREFIX, OPTIONS, did_you_mean, gather
+from qosweb.errors import UsageError, did_you_mean
+from qosweb.settings import ENV_PREFIX, OPTIONS, gather
 from qosweb.terminal_text import escape_controls
 from qosweb.tools import command_line as tools
 from qosweb.version import VERSION

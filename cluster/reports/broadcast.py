@@ -3,7 +3,7 @@
 Paper: Pereira, Rodrigues, Oliveira: Semantically Reliable Broadcast, figs. 1 to 3 and section 2.5. State variables keep
 the paper's names: B, D, O_ij (`report_log`), I_ij (`peer_state`), Q_i (`delivery_queue`).
 Departs:
-- Within views, with f = floor((n - 1) / 2) of the current view; the paper has a fixed set of processes. `Held` frames
+- Within views, with f = floor((n - 1) / 2) of the current view; the paper has a fixed set of processes. `HeldNumbers` frames
   tell at a view change what each member holds. An origin then continues toward each member from there, so a newcomer
   first receives the current value of every item. A member forwards the reports of an origin that is gone to members
   that moved together with it and lack them. While the origin is in the view nobody forwards: one transmission per
@@ -34,7 +34,7 @@ from cluster.actions import (
 )
 from cluster.names import initial_view
 from cluster.reports.delivery_queue import DeliveryQueue, QueuedReport
-from cluster.reports.messages import ForwardedWindow, Held, Origin, OwnWindow, Report, Taken
+from cluster.reports.messages import ForwardedWindow, HeldNumbers, Origin, OwnWindow, Report, Taken
 from cluster.reports.peer_state import PeerPosition, PeerState
 from cluster.reports.report_log import KeptReport, ReportLog
 
@@ -62,7 +62,7 @@ class SemanticBroadcast:
         self.me = Origin(context.me, life)
         self.view: View = initial_view(context.me)
         self.together: frozenset[ProcessId] = frozenset()  # the other members that moved into the view with us
-        self.present: dict[ProcessId, Origin] = {}  # the current life of each other member, as its Held frame told
+        self.present: dict[ProcessId, Origin] = {}  # the current life of each other member, as its HeldNumbers frame told
         self.departed: dict[Origin, None] = {}  # origins of which we hold reports and that are not present
         self.B = 0  # number of the last report broadcast
         self.D: dict[Origin, int] = {}  # number of the last report delivered
@@ -240,7 +240,7 @@ class SemanticBroadcast:
                 continue
             if member in self.together:
                 own = peer.positions.get(self.me)
-                peer.positions = {self.me: own} if own is not None else {}  # Held frames tell what to forward
+                peer.positions = {self.me: own} if own is not None else {}  # HeldNumbers frames tell what to forward
                 peer.keep_own_windows()
             else:
                 peer.positions.clear()
@@ -294,7 +294,7 @@ class SemanticBroadcast:
         peer = self.I.get(member)
         if peer is None or not peer.connected:
             return
-        if type(frame) is Held:
+        if type(frame) is HeldNumbers:
             self._on_held(member, peer, frame)
         elif type(frame) is Taken:
             self._on_taken(member, peer, frame)
@@ -306,7 +306,7 @@ class SemanticBroadcast:
         ):
             self._on_window(member, peer, frame.origin, frame)
 
-    def _on_held(self, member: ProcessId, peer: PeerState, held: Held) -> None:
+    def _on_held(self, member: ProcessId, peer: PeerState, held: HeldNumbers) -> None:
         if held.view_id != self.view.id:
             peer.early = held if held.view_id > self.view.id else None
             return
@@ -414,7 +414,7 @@ class SemanticBroadcast:
         if peer.owes_held:
             peer.owes_held = False
             numbers = tuple((origin, log.held) for origin, log in sorted(self.O.items()))
-            return Held(self.view.id, self.me.life, numbers)
+            return HeldNumbers(self.view.id, self.me.life, numbers)
         if peer.owes_ack:
             return Taken(*peer.owes_ack.popitem())
         if not peer.greeted or member not in self.view.members:

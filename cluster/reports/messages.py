@@ -66,7 +66,7 @@ class Taken(ReportMessage, frozen=True, tag="T"):
     number: int
 
 
-class Held(ReportMessage, frozen=True, tag="H"):
+class HeldNumbers(ReportMessage, frozen=True, tag="H"):
     """First frame in a view and on a stream: the life of the sender, and how far it holds each origin's reports."""
 
     view_id: ViewId
@@ -74,4 +74,4 @@ class Held(ReportMessage, frozen=True, tag="H"):
     numbers: tuple[tuple[Origin, int], ...]
 
 
-ReportFrame = OwnWindow | ForwardedWindow | Taken | Held
+ReportFrame = OwnWindow | ForwardedWindow | Taken | HeldNumbers

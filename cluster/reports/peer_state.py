@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from cluster.reports.messages import ForwardedWindow
 
 if TYPE_CHECKING:
-    from cluster.reports.messages import Held, Origin, OwnWindow
+    from cluster.reports.messages import HeldNumbers, Origin, OwnWindow
 
 
 class PeerPosition:
@@ -36,9 +36,9 @@ class PeerState:
 
     def __init__(self) -> None:
         self.connected = False
-        self.owes_held = False  # the peer needs our Held frame
-        self.greeted = False  # its Held frame for our view came on this stream: windows may pass both ways
-        self.early: Held | None = None  # its Held frame for a view that we are not in yet
+        self.owes_held = False  # the peer needs our HeldNumbers frame
+        self.greeted = False  # its HeldNumbers frame for our view came on this stream: windows may pass both ways
+        self.early: HeldNumbers | None = None  # its HeldNumbers frame for a view that we are not in yet
         self.positions: dict[Origin, PeerPosition] = {}  # of the origins whose reports we send to it
         self.incoming: deque[tuple[Origin, OwnWindow | ForwardedWindow]] = deque()  # I_ij without Q_i: not taken yet
         self.taken = 0  # number of reports taken of the first incoming window

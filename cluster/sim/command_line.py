@@ -14,14 +14,14 @@ from cluster.reports.sim.mutant_catalogue import REPORT_MUTANTS
 from cluster.reports.sim.run import run_reports_task
 from cluster.sim import stories
 from cluster.sim.explore import SeedTask, explore
+from cluster.sim.interim_mutants import INTERIM_MUTANTS
 from cluster.sim.mutant_catalogue import MUTANTS
 from cluster.sim.mutant_hunt import hunt, row
 from cluster.sim.narrate import Detail, Narrator
-from cluster.sim.plan import NAMES, make_plan
-from cluster.sim.real_stack import play, run_task, same_failure
+from cluster.sim.plan import NAMES, RunPlan, make_plan
+from cluster.sim.real_stack import factory_of, play, run_task, same_failure
 from cluster.sim.shrink import shrink
 from cluster.sim.trace_writer import TraceWriter
-from cluster.stack import Process
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -92,6 +92,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--reports", action="store_true", help="run semantically reliable broadcast, not the stack alone"
     )
+    parser.add_argument(
+        "--interim", action="store_true", help="run the interim-atomic service beside the total order, with clients"
+    )
     parser.add_argument("--story", choices=sorted(stories.STORIES), help="narrate one of the fixed scenarios")
 
 
@@ -99,6 +102,8 @@ def _check(options: argparse.Namespace, parser: argparse.ArgumentParser) -> None
     one_seed = options.seed is not None
     if options.reports and (options.narrate or options.shrink or options.trace):
         parser.error("--reports works with --seed, --seeds, --minutes and --mutants")
+    if options.reports and options.interim:
+        parser.error("--reports and --interim are two kinds of run: give one of them")
     for name in ("narrate", "shrink", "trace"):
         if getattr(options, name) and not one_seed and not (name == "narrate" and options.story):
             parser.error(f"--{name} needs --seed")
@@ -116,7 +121,8 @@ def main(
 ) -> int:
     _check(options, parser)
     if options.story:
-        stories.narrate_story(options.story, Process, write, Detail.STORY if options.narrate else Detail.CONVERSATION)
+        detail = Detail.STORY if options.narrate else Detail.CONVERSATION
+        stories.narrate_story(options.story, factory_of(options.story), write, detail)
         return 0
     if options.mutants:
         return _hunt(options, write)
@@ -135,7 +141,12 @@ def _seeds(options: argparse.Namespace) -> Iterable[int]:
 
 
 def _tasks(options: argparse.Namespace) -> Iterator[SeedTask]:
-    return (SeedTask(seed, *options.nodes) for seed in _seeds(options))
+    return (_task(options, seed) for seed in _seeds(options))
+
+
+def _task(options: argparse.Namespace, seed: int) -> SeedTask:
+    low, high = options.nodes
+    return SeedTask(seed, low, high, options.interim)
 
 
 def _explore(
@@ -154,7 +165,7 @@ def _explore(
     if report.failed is None:
         write("no violation, and every run was live after the faults healed")
         return 0
-    task = SeedTask(report.failed.seed, *options.nodes)
+    task = _task(options, report.failed.seed)
     if options.reports:
         assert report.failed.failure is not None
         write("\n" + report.failed.failure.text)
@@ -172,9 +183,9 @@ def _report_failure(outcome: RunResult, task: SeedTask, write: Callable[[str], N
     failure = outcome.failure
     assert failure is not None
     if reduce:
-        plan = make_plan(task.seed, task.nodes_min, task.nodes_max)
+        plan = _plan_of(task)
         smaller = shrink(plan, same_failure(failure))
-        before, after = len(plan.faults) + len(plan.submissions), len(smaller.faults) + len(smaller.submissions)
+        before, after = plan.steps, smaller.steps
         write(f"\n{after} of {before} steps are needed (narrate them with --seed {task.seed} --shrink --narrate):")
         write(str(smaller))
     write("\n" + failure.text)
@@ -182,8 +193,8 @@ def _report_failure(outcome: RunResult, task: SeedTask, write: Callable[[str], N
 
 
 def _one(options: argparse.Namespace, write: Callable[[str], None]) -> int:
-    task = SeedTask(options.seed, *options.nodes)
-    plan = make_plan(task.seed, task.nodes_min, task.nodes_max)
+    task = _task(options, options.seed)
+    plan = _plan_of(task)
     if options.shrink:
         failure = play(plan).failure
         if failure is None:
@@ -206,16 +217,21 @@ def _one(options: argparse.Namespace, write: Callable[[str], None]) -> int:
     return 1
 
 
+def _plan_of(task: SeedTask) -> RunPlan:
+    return make_plan(task.seed, task.nodes_min, task.nodes_max, interim=task.interim)
+
+
 def _hunt(options: argparse.Namespace, write: Callable[[str], None]) -> int:
     """Hunt each mutant, by default starting at the seed that is known to catch it."""
     seeds_max = options.seeds or MUTANT_SEEDS
+    mutants = INTERIM_MUTANTS if options.interim else REPORT_MUTANTS if options.reports else MUTANTS
+    run_one = _runner(options)
     caught = []
-    mutants, run_one = REPORT_MUTANTS if options.reports else MUTANTS, _runner(options)
     for mutant in mutants:
         if not mutant.equivalent:
             first = mutant.shown_by if options.seed_from is None else options.seed_from
             seeds = range(first, first + seeds_max)
-            caught.append(hunt(mutant, seeds, lambda seed: run_one(SeedTask(seed, *options.nodes))))
+            caught.append(hunt(mutant, seeds, lambda seed: run_one(_task(options, seed))))
             write(row(caught[-1]))
     survivors = [one.name for one in caught if not one.by]
     write(f"\n{len(caught) - len(survivors)} of {len(caught)} caught, each within {seeds_max} seeds\n")

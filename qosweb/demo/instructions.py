@@ -72,6 +72,11 @@ def introduction(nodes: DemoNodes, spec: Path, evening: Path, *, keeps_logs: boo
         ("change the policy of the whole cluster, and back", f"{qosweb} reload {evening} --admin {first.admin}"),
         ("", f"{qosweb} reload {spec} --admin {first.admin}"),
     ]
+    steps += [
+        ("block a network at all nodes for a while, and list what is blocked",
+         f"{qosweb} block 203.0.113.0/24 --for 10min --reason 'too many requests' --admin {first.admin}"),
+        ("", f"{qosweb} blocks --admin {last.admin}"),
+    ]  # fmt: skip
     if len(nodes.members) > 1:
         steps += [
             (f"suspend {last.name}, and let it return", f"kill -STOP {last.pid}; sleep 10; kill -CONT {last.pid}"),

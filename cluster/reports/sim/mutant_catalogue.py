@@ -60,12 +60,12 @@ REPORT_MUTANTS: tuple[Mutant, ...] = (
         "what was in flight when the stream broke is lost",
     ),
     Mutant(
-        "Held frames of any view count", BROADCAST,
+        "HeldNumbers frames of any view count", BROADCAST,
         "        if held.view_id != self.view.id:", "        if False:",
         "windows pass between processes that do not agree on a view",
     ),
     Mutant(
-        "an early Held frame is dropped", BROADCAST,
+        "an early HeldNumbers frame is dropped", BROADCAST,
         "            peer.early = held if held.view_id > self.view.id else None", "            peer.early = None",
         "a member that is late into a view never sends to the others",
     ),

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, cast
 from cluster.layer import Context, Delivered, Effect, Send
 from cluster.reports.broadcast import ReportsFull, SemanticBroadcast
 from cluster.reports.frames import decode_report_frame, encode_report_frame
-from cluster.reports.messages import ForwardedWindow, Held, OwnWindow, Taken
+from cluster.reports.messages import ForwardedWindow, HeldNumbers, OwnWindow, Taken
 from cluster.stack import Process
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from cluster.view_order import ViewOrder
 
 REPORT = b"report "
-REPORT_FRAMES = (OwnWindow, ForwardedWindow, Taken, Held)
+REPORT_FRAMES = (OwnWindow, ForwardedWindow, Taken, HeldNumbers)
 
 
 class Pace:

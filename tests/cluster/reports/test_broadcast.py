@@ -7,7 +7,7 @@ import pytest
 from cluster.layer import Context
 from cluster.names import ProcessId, View, make_view
 from cluster.reports.broadcast import InvalidReportFrame, ReportsFull, SemanticBroadcast
-from cluster.reports.messages import Held, Origin, OwnWindow, Report, ReportFrame, Taken
+from cluster.reports.messages import HeldNumbers, Origin, OwnWindow, Report, ReportFrame, Taken
 from cluster.reports.settings import ReportSettings
 from cluster.sim.seeded_random import SeededRandom
 
@@ -163,7 +163,7 @@ def test_each_report_is_transmitted_once_per_receiver() -> None:
         group.of[P].publish(f"item {number}", b"")
         sent += numbers(group.move(P, Q)) + numbers(group.move(P, R))
         for one, other in ((Q, R), (R, Q)):
-            assert not [frame for frame in group.move(one, other) if not isinstance(frame, Held | Taken)]
+            assert not [frame for frame in group.move(one, other) if not isinstance(frame, HeldNumbers | Taken)]
         group.settle()
     assert sorted(sent) == sorted(2 * list(range(1, 51)))
 
@@ -202,7 +202,7 @@ def test_an_empty_window_is_announced() -> None:
         OwnWindow(0, 1, 0, (Report(2, "x", b"", 0),)),
         OwnWindow(0, 3, 0, (Report(3, "x", b"", 0), Report(2, "x", b"", 0))),
         Taken(Origin(Q, 1), 9),
-        Held(make_view(1, {P: 1, Q: 1}).id, 1, ((Origin(Q, 1), 7),)),
+        HeldNumbers(make_view(1, {P: 1, Q: 1}).id, 1, ((Origin(Q, 1), 7),)),
     ],
 )
 def test_an_invalid_frame_is_rejected(frame: ReportFrame) -> None:
