@@ -3,8 +3,8 @@
 Paper: Pereira, Rodrigues, Oliveira: Semantically Reliable Broadcast, figs. 1 to 3 and section 2.5. State variables keep
 the paper's names: B, D, O_ij (`report_log`), I_ij (`peer_state`), Q_i (`delivery_queue`).
 Departs:
-- Within views, with f = floor((n - 1) / 2) of the current view; the paper has a fixed set of processes. `HeldNumbers` frames
-  tell at a view change what each member holds. An origin then continues toward each member from there, so a newcomer
+- Within views, with f = floor((n - 1) / 2) of the current view; the paper has a fixed set of processes. At a view change
+  `HeldNumbers` frames tell what each member holds. An origin then continues toward each member from there, so a newcomer
   first receives the current value of every item. A member forwards the reports of an origin that is gone to members
   that moved together with it and lack them. While the origin is in the view nobody forwards: one transmission per
   receiver.
@@ -62,7 +62,7 @@ class SemanticBroadcast:
         self.me = Origin(context.me, life)
         self.view: View = initial_view(context.me)
         self.together: frozenset[ProcessId] = frozenset()  # the other members that moved into the view with us
-        self.present: dict[ProcessId, Origin] = {}  # the current life of each other member, as its HeldNumbers frame told
+        self.present: dict[ProcessId, Origin] = {}  # the current life of each other member, from HeldNumbers
         self.departed: dict[Origin, None] = {}  # origins of which we hold reports and that are not present
         self.B = 0  # number of the last report broadcast
         self.D: dict[Origin, int] = {}  # number of the last report delivered
