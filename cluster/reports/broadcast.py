@@ -3,11 +3,11 @@
 Paper: Pereira, Rodrigues, Oliveira: Semantically Reliable Broadcast, figs. 1 to 3 and section 2.5. State variables keep
 the paper's names: B, D, O_ij (`report_log`), I_ij (`peer_state`), Q_i (`delivery_queue`).
 Departs:
-- Within views, with f = floor((n - 1) / 2) of the current view; the paper has a fixed set of processes. At a view change
-  `HeldNumbers` frames tell what each member holds. An origin then continues toward each member from there, so a newcomer
-  first receives the current value of every item. A member forwards the reports of an origin that is gone to members
-  that moved together with it and lack them. While the origin is in the view nobody forwards: one transmission per
-  receiver.
+- Within views, with f = floor((n - 1) / 2) of the current view; the paper has a fixed set of processes. At a view
+  change, `HeldNumbers` frames tell what each member holds. An origin then continues toward each member from there, so a
+  newcomer first receives the current value of every item. A member forwards the reports of an origin that is gone to
+  members that moved together with it and lack them. While the origin is in the view nobody forwards: one transmission
+  per receiver.
 - Acknowledgements go to the process that sent the window. The origin tells the others in its windows what is safe.
 - A window states the range of numbers that it covers, so the receiver infers purged numbers at once. The window size w
   counts transmitted reports, purged since or not: streams lose nothing, and what was written cannot be taken back.
