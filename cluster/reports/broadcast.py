@@ -6,8 +6,9 @@ Departs:
 - Within views, with f = floor((n - 1) / 2) of the current view; the paper has a fixed set of processes. At a view
   change, `HeldNumbers` frames tell what each member holds. An origin then continues toward each member from there, so a
   newcomer first receives the current value of every item. A member forwards the reports of an origin that is gone to
-  members that moved together with it and lack them. While the origin is in the view nobody forwards: one transmission
-  per receiver.
+  members that moved together with it, met the origin and lack reports. While the origin is in the view nobody
+  forwards: one transmission per receiver. A process that never met the origin, or has forgotten it, gets nothing: the
+  forwarder may hold only a part, or forget the origin before it has sent everything.
 - Acknowledgements go to the process that sent the window. The origin tells the others in its windows what is safe.
 - A window states the range of numbers that it covers, so the receiver infers purged numbers at once. The window size w
   counts transmitted reports, purged since or not: streams lose nothing, and what was written cannot be taken back.
@@ -63,7 +64,9 @@ class SemanticBroadcast:
         self.view: View = initial_view(context.me)
         self.together: frozenset[ProcessId] = frozenset()  # the other members that moved into the view with us
         self.present: dict[ProcessId, Origin] = {}  # the current life of each other member, from HeldNumbers
-        self.departed: dict[Origin, None] = {}  # origins of which we hold reports and that are not present
+        # Origins of which we hold reports and that are not present. For each, the members that were with us when it
+        # left, have been with us since, and never told that they know it: they may have missed all of its reports.
+        self.departed: dict[Origin, set[ProcessId]] = {}
         self.B = 0  # number of the last report broadcast
         self.D: dict[Origin, int] = {}  # number of the last report delivered
         self.O: dict[Origin, ReportLog] = {self.me: ReportLog()}  # the name in the paper
@@ -227,10 +230,12 @@ class SemanticBroadcast:
         """view_p(v, T) of the end-point."""
         self.view = view
         self.together = frozenset(transitional) - {self.me.process}
+        for unaware in self.departed.values():
+            unaware &= self.together
         for member, origin in list(self.present.items()):
             if member not in self.together:
                 del self.present[member]
-                self.departed[origin] = None
+                self.departed[origin] = set(self.together)
         for member in view.members:
             if member != self.me.process:
                 self.I.setdefault(member, PeerState())
@@ -318,7 +323,7 @@ class SemanticBroadcast:
         self.departed.pop(origin, None)
         before = self.present.get(member)
         if before is not None and before != origin:
-            self.departed[before] = None
+            self.departed[before] = set(self.together)
         self.present[member] = origin
         if not peer.greeted:  # what was sent before on this stream, or on another one, was not taken
             peer.greeted = True
@@ -327,8 +332,12 @@ class SemanticBroadcast:
             peer.positions[self.me].acknowledge(numbers.get(self.me, 0))
         if member in self.together:
             for other, log in self.O.items():
-                is_gone = other != self.me and self.present.get(other.process) != other
-                if is_gone and numbers.get(other, 0) < log.held:
+                unaware = self.departed.get(other)
+                if unaware is None or not (other in numbers or member in unaware):
+                    continue
+                if other in numbers:
+                    unaware.discard(member)
+                if numbers.get(other, 0) < log.held:
                     peer.positions[other] = PeerPosition(numbers.get(other, 0))
         self._count_unacked(peer)
         self.due.add(member)
@@ -342,6 +351,7 @@ class SemanticBroadcast:
         if taken.origin == self.me and taken.number > self.B:  # of other origins it may hold more than we do
             raise InvalidReportFrame(f"{member} holds report {taken.number}, but only {self.B} were broadcast")
         position.acknowledge(taken.number)
+        self.departed.get(taken.origin, set()).discard(member)
         self.due.add(member)
         if taken.origin == self.me:
             self._count_unacked(peer)
@@ -355,7 +365,7 @@ class SemanticBroadcast:
         if log is None:
             log = self.O[origin] = ReportLog()
             if self.present.get(origin.process) != origin:
-                self.departed[origin] = None
+                self.departed[origin] = set(self.together)
         behind = max([log.held, *(waiting.upto for of, waiting in peer.incoming if of == origin)])
         numbers = [window.after, *(report.number for report in window.reports)]
         if window.after > behind or window.upto < numbers[-1] or sorted(set(numbers)) != numbers:

@@ -12,11 +12,11 @@ f = floor((n - 1) / 2) follows the view. What that leaves of the liveness proper
   member, however long each of them is there. So nothing current of members that move together is lost, and a newcomer
   gets everything.
 - Agreement on an origin that is gone: if p and q were in a view with the origin and move together from then on, q
-  delivers what p delivered while it was with q, or a successor. What nobody delivered who moves on may be lost, and who
-  never met the origin need not get anything of it.
+  delivers what p delivered while it was with q, or a successor. What nobody delivered who moves on may be lost.
 - FIFO completeness for an origin that is gone: holds at p unless p was separated from more than f members of a view
-  that it shared with the origin. Then all processes that held the successor of a purged report may be gone. It does
-  not hold for an origin that p never met: whoever forwarded its reports may have lost some of them before.
+  that it shared with the origin. Then all processes that held the successor of a purged report may be gone.
+- Nobody delivers reports of an origin that it never met, in that life of both: whoever forwarded them may have lost the
+  successor of a purged report, and f of the views of p says nothing about it.
 - A process may forget an origin that is gone (`ReportForget`). If the origin comes back it is new to that process.
 A crash ends a life: what a recovered process delivers is counted from nothing.
 
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from cluster.actions import (
         Crashed,
         GcsView,
+        Recovered,
         ReportBroadcast,
         ReportDeliver,
         ReportEnqueue,
@@ -104,7 +105,7 @@ class ReportsSpec(Spec):
         self.steps = 0
         self.broadcast: dict[Origin, BroadcastHistory] = {}
         self.delivered: dict[ProcessId, dict[Origin, DeliveryHistory]] = defaultdict(dict)
-        self.lives: dict[ProcessId, int] = defaultdict(int)  # number of crashes so far
+        self.lives: dict[ProcessId, int] = defaultdict(int)  # number of lives that ended
         self.held: dict[ProcessId, list[HoldingEra]] = defaultdict(list)  # the last one is current
         self.view: dict[ProcessId, View] = {}
         self.installed: dict[ViewId, dict[ProcessId, int]] = defaultdict(dict)  # in which era it entered the view
@@ -212,6 +213,10 @@ class ReportsSpec(Spec):
             "integrity: m was broadcast before",
         )
         assert history is not None
+        self.require(
+            act.origin.process == at or any(act.origin in shared.origins for shared in self.shared[at]),
+            "deliver: the process was in a view with the origin",
+        )
         last = self.delivered[at].setdefault(act.origin, DeliveryHistory()).number
         self.require(act.number != last, "integrity: m is delivered once")
         self.require(act.number > last, "FIFO order: no later report was delivered before", last)
@@ -245,6 +250,10 @@ class ReportsSpec(Spec):
         self.held[at].append(HoldingEra(self.lives[at], {}))
         for state in (self.delivered, self.view, self.together, self.shared, self.left):
             state.pop(at, None)
+
+    def recovered_eff(self, act: Recovered, at: ProcessId) -> None:
+        self.lives[at] = act.boot - 1  # not the number of crashes: one that comes too early leaves no life on the disk
+        self.held[at].append(HoldingEra(self.lives[at], {}))
 
     # ---- the end of a run
 
@@ -299,7 +308,7 @@ class ReportsSpec(Spec):
 
     def invariant_completeness(self, p: ProcessId, origin: Origin) -> None:
         met = [shared for shared in self.shared[p] if origin in shared.origins]
-        if not met or any(shared.is_lost for shared in met):
+        if any(shared.is_lost for shared in met):
             self.branch("FIFO completeness: p was separated from more than f members")
             return
         delivery = self.delivered[p][origin]

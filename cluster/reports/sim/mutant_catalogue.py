@@ -39,8 +39,22 @@ REPORT_MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "nobody forwards", BROADCAST,
-        "                if is_gone and numbers.get(other, 0) < log.held:", "                if is_gone and False:",
+        "                if numbers.get(other, 0) < log.held:", "                if False:",
         "a report that only some members got before its origin crashed stays with them",
+        shown_by=1,
+    ),
+    Mutant(
+        "everybody gets forwarded reports", BROADCAST,
+        "                if unaware is None or not (other in numbers or member in unaware):",
+        "                if unaware is None:",
+        "a process that never met an origin gets a part of its reports",
+        shown_by=1,
+    ),
+    Mutant(
+        "only members that know an origin get forwarded reports", BROADCAST,
+        "not (other in numbers or member in unaware):", "other not in numbers:",
+        "a member that missed everything from an origin that crashed never gets what the others delivered",
+        shown_by=38,
     ),
     Mutant(
         "a newcomer starts at the end", BROADCAST,
@@ -58,6 +72,7 @@ REPORT_MUTANTS: tuple[Mutant, ...] = (
         "peer.positions = {self.me: PeerPosition(numbers.get(self.me, 0))}",
         "peer.positions.setdefault(self.me, PeerPosition(numbers.get(self.me, 0)))",
         "what was in flight when the stream broke is lost",
+        shown_by=8,
     ),
     Mutant(
         "HeldNumbers frames of any view count", BROADCAST,
@@ -93,6 +108,7 @@ REPORT_MUTANTS: tuple[Mutant, ...] = (
         "a full queue is not resumed", BROADCAST,
         "        if len(self.Q) == self.settings.queue_len_max - 1:", "        if False:",
         "a receiver that was slow once never takes a report again",
+        shown_by=5,
     ),
     Mutant(
         "a forgotten origin stays in the queue", BROADCAST,

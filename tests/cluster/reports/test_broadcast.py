@@ -182,6 +182,51 @@ def test_a_newcomer_first_gets_every_current_value() -> None:
     assert group.delivered(R) == [("item 1", b"28"), ("item 2", b"29"), ("item 0", b"new")]
 
 
+def test_who_never_met_an_origin_gets_nothing_of_it() -> None:
+    """r came after p was gone. q may hold only a part of what p broadcast, and r could not tell."""
+    group = Processes(P, Q, R)
+    group.enter(1, P, Q)
+    group.of[P].publish("x", b"1")
+    group.settle()
+    del group.of[P]
+    group.enter(2, Q)
+    group.enter(3, Q, R)
+    group.enter(4, Q, R, together=(Q, R))
+    assert group.delivered(Q) == [("x", b"1")]
+    assert group.delivered(R) == []
+
+
+def test_a_forgotten_origin_does_not_come_back_from_a_member_that_still_holds_it() -> None:
+    group = Processes(P, Q, R)
+    group.enter(1, P, Q, R)
+    group.of[P].publish("x", b"1")
+    group.settle()
+    del group.of[P]
+    group.enter(2, Q, R, together=(Q, R))
+    assert group.delivered(Q) == group.delivered(R) == [("x", b"1")]
+    group.of[R].settings = ReportSettings(departed_len_max=0)
+    for epoch in (3, 4):
+        group.enter(epoch, Q, R, together=(Q, R))
+        assert group.delivered(R) == []
+        assert Origin(P, 1) not in group.of[R].O
+        assert Origin(P, 1) in group.of[Q].O
+
+
+def test_a_member_that_never_heard_of_an_origin_gets_what_another_member_delivered() -> None:
+    """p was in the view of r, but crashed before r got its first frame. q knows p, and r does not."""
+    group = Processes(P, Q, R)
+    view = make_view(1, {P: 1, Q: 1, R: 1})
+    for name in (P, Q, R):
+        group.of[name].on_view(view, (name,))
+    group.of[P].publish("x", b"1")
+    while group.move(P, Q) + group.move(Q, P):
+        pass
+    del group.of[P]
+    group.settle()
+    group.enter(2, Q, R, together=(Q, R))
+    assert group.delivered(Q) == group.delivered(R) == [("x", b"1")]
+
+
 def test_an_empty_window_is_announced() -> None:
     """Section 2.5: without anything to send, the receiver still learns which numbers are gone."""
     group = Processes(P, Q, R, settings=ReportSettings(semantic=False))

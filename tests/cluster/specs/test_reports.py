@@ -60,10 +60,11 @@ REFUSED: dict[str, Trace] = {
     "purge: m < m'": [*M123, (A, ReportPurge(X, 1, 2))],
     "purge: m' is in the same buffer": [*M123, has(B, 2), (B, ReportPurge(X, 1, 3))],
     "purge: safe_i(m')": [*THREE, *M123, (A, ReportPurge(X, 1, 3))],
-    "integrity: m was broadcast before": [*said("x"), got(B, 1, "y")],
-    "integrity: m is delivered once": [*said("x"), got(B, 1, "x"), got(B, 1, "x")],
-    "FIFO order: no later report was delivered before": [*M123, got(B, 2, "y"), got(B, 1, "x")],
-    "no report is skipped without a successor": [*said("x", "y"), got(B, 2, "y")],
+    "integrity: m was broadcast before": [*THREE, *said("x"), got(B, 1, "y")],
+    "integrity: m is delivered once": [*THREE, *said("x"), got(B, 1, "x"), got(B, 1, "x")],
+    "FIFO order: no later report was delivered before": [*THREE, *M123, got(B, 2, "y"), got(B, 1, "x")],
+    "no report is skipped without a successor": [*THREE, *said("x", "y"), got(B, 2, "y")],
+    "deliver: the process was in a view with the origin": [*entered(A), *said("x"), *entered(B, C), got(B, 1, "x")],
     "forget: the origin is gone": [*THREE, *said("x"), (B, ReportForget(X))],
 }
 
@@ -88,6 +89,21 @@ def test_an_acknowledgement_of_an_earlier_life_does_not_count() -> None:
         [*THREE, *M123, has(B, 3), (B, CRASH), (B, RECOVER), *again, (A, ReportSafe(X, 3))],
         "safe: more than f members of the view hold the report",
     )
+
+
+def test_a_view_with_an_earlier_life_of_the_origin_is_not_a_view_with_the_origin() -> None:
+    again = [(A, CRASH), (A, RECOVER), *said("x", origin=Origin(A, RECOVER.boot))]
+    refuses(
+        [ReportsSpec()],
+        [*THREE, *again, got(B, 1, "x", Origin(A, RECOVER.boot))],
+        "deliver: the process was in a view with the origin",
+    )
+
+
+def test_a_crash_before_the_life_was_on_the_disk_begins_no_other_life() -> None:
+    again = [(A, CRASH), (A, RECOVER), (A, CRASH), (A, RECOVER), *entered(A, B, epoch=3, together=())]
+    x2 = Origin(A, RECOVER.boot)
+    allows([ReportsSpec()], [*again, *said("x", origin=x2), has(B, 1, x2), got(B, 1, "x", x2)])
 
 
 def test_a_crashed_member_of_the_view_counts_as_one_of_the_f() -> None:

@@ -19,8 +19,10 @@ if TYPE_CHECKING:
 SEEDS = range(80)
 FAILED_ONCE = (
     222,  # a process forgot an origin after it had told a peer what it holds
-    2086,  # a process that never met an origin was separated from those that forwarded its reports
     236,  # a forwarder that learned more itself did not send it on
+    3030,  # an origin that everybody had forgotten came back in part, from members that got it forwarded
+    3495,  # a process got a part of the reports of its own earlier life
+    24,  # a crash before the new life was on the disk: the same life began twice
 )
 HAVE_TO_OCCUR = (
     "SlowReceiver", "NarrowLink", "Crash", "CrashInside", "TotalCrash", "DiskLoss", "Partition", "Cuts", "Leave",
