@@ -48,6 +48,7 @@ if TYPE_CHECKING:
         ReportForget,
         ReportPurge,
         ReportSafe,
+        StartChange,
     )
     from cluster.names import View, ViewId
 
@@ -107,12 +108,17 @@ class ReportsSpec(Spec):
         self.delivered: dict[ProcessId, dict[Origin, DeliveryHistory]] = defaultdict(dict)
         self.lives: dict[ProcessId, int] = defaultdict(int)  # number of lives that ended
         self.held: dict[ProcessId, list[HoldingEra]] = defaultdict(list)  # the last one is current
+        self.started: dict[tuple[ProcessId, int], int] = {}  # in which life a process got a start_change
         self.view: dict[ProcessId, View] = {}
         self.installed: dict[ViewId, dict[ProcessId, int]] = defaultdict(dict)  # in which era it entered the view
         self.together: dict[ProcessId, dict[ProcessId, int]] = defaultdict(dict)  # since which step
         self.shared: dict[ProcessId, list[SharedView]] = defaultdict(list)
         self.left: dict[ProcessId, dict[Origin, int]] = defaultdict(dict)  # at which step the origin left p's view
         self.forgotten: set[tuple[ProcessId, Origin]] = set()
+
+    # input start_change_p(cid, set) of the membership
+    def start_change_eff(self, act: StartChange, at: ProcessId) -> None:
+        self.started[at, act.cid] = self.lives[at]
 
     # input view_p(v, T) of the end-point
     def gcs_view_eff(self, act: GcsView, at: ProcessId) -> None:
@@ -126,8 +132,7 @@ class ReportsSpec(Spec):
         self.view[at] = act.view
         entered = self.installed[act.view.id]
         for q in act.view.members:  # a member that never enters the view counts as it was when the first one did
-            self._holds(q)
-            entered.setdefault(q, len(self.held[q]) - 1)
+            entered.setdefault(q, self._era_in(act.view, q))
         entered[at] = len(self.held[at]) - 1
         since = self.together[at]
         self.together[at] = {q: since.get(q, 0) if q in moved else self.steps for q in act.view.members if q != at}
@@ -186,6 +191,13 @@ class ReportsSpec(Spec):
         if not self.held[at]:
             self.held[at].append(HoldingEra(self.lives[at], {}))
         return self.held[at][-1].numbers
+
+    def _era_in(self, view: View, q: ProcessId) -> int:
+        """The last era of the life of q that takes part in the view. That life may have ended."""
+        self._holds(q)
+        eras = self.held[q]
+        life = self.started.get((q, view.start_id(q)), eras[-1].life)
+        return max((index for index, era in enumerate(eras) if era.life == life), default=len(eras) - 1)
 
     def _eras_in_view_of(self, at: ProcessId, q: ProcessId) -> list[HoldingEra]:
         """What q held in the life in which it was in the view of `at`, also if it has crashed or left it since."""

@@ -13,6 +13,7 @@ from cluster.actions import (
     ReportForget,
     ReportPurge,
     ReportSafe,
+    StartChange,
 )
 from cluster.names import ProcessId
 from cluster.reports.messages import Origin
@@ -98,6 +99,12 @@ def test_a_view_with_an_earlier_life_of_the_origin_is_not_a_view_with_the_origin
         [*THREE, *again, got(B, 1, "x", Origin(A, RECOVER.boot))],
         "deliver: the process was in a view with the origin",
     )
+
+
+def test_a_member_that_crashed_before_anybody_entered_the_view_is_there_in_its_earlier_life() -> None:
+    v = view(3, A, B)
+    joins = [(A, StartChange(v.start_id(A), v.members)), *said("x"), (A, CRASH), (A, RECOVER), (B, GcsView(v, (B,)))]
+    allows([ReportsSpec()], [*joins, has(B, 1), got(B, 1, "x")])
 
 
 def test_a_crash_before_the_life_was_on_the_disk_begins_no_other_life() -> None:
