@@ -45,6 +45,8 @@ if TYPE_CHECKING:
     from cluster.reports.messages import ReportFrame
     from cluster.reports.settings import ReportSettings
 
+UNHEARD_LEN_MAX = 256  # members that left before a process heard from them and that it remembers
+
 
 class ReportsFull(Exception):
     """A report cannot be published: a bound is reached. The message names the bound."""
@@ -67,6 +69,7 @@ class SemanticBroadcast:
         # Origins of which we hold reports and that are not present. For each, the members that were with us when it
         # left, have been with us since, and never told that they know it: they may have missed all of its reports.
         self.departed: dict[Origin, set[ProcessId]] = {}
+        self.unheard: dict[ProcessId, set[ProcessId]] = {}  # the same for members that left before we heard from them
         self.B = 0  # number of the last report broadcast
         self.D: dict[Origin, int] = {}  # number of the last report delivered
         self.O: dict[Origin, ReportLog] = {self.me: ReportLog()}  # the name in the paper
@@ -228,14 +231,9 @@ class SemanticBroadcast:
 
     def on_view(self, view: View, transitional: tuple[ProcessId, ...]) -> None:
         """view_p(v, T) of the end-point."""
-        self.view = view
         self.together = frozenset(transitional) - {self.me.process}
-        for unaware in self.departed.values():
-            unaware &= self.together
-        for member, origin in list(self.present.items()):
-            if member not in self.together:
-                del self.present[member]
-                self.departed[origin] = set(self.together)
+        self._note_departures(gone=[member for member in self.view.members if member not in transitional])
+        self.view = view
         for member in view.members:
             if member != self.me.process:
                 self.I.setdefault(member, PeerState())
@@ -261,6 +259,20 @@ class SemanticBroadcast:
                 self._on_held(member, peer, peer.early)
         self._advance_safe()
         self._broadcast_pending()
+
+    def _note_departures(self, gone: list[ProcessId]) -> None:
+        for unaware in (*self.departed.values(), *self.unheard.values()):
+            unaware &= self.together
+        for member in gone:
+            origin = self.present.pop(member, None)
+            if origin is not None:
+                self.departed[origin] = set(self.together)
+            elif member != self.me.process:
+                self.unheard.pop(member, None)
+                self.unheard[member] = set(self.together)
+        self.unheard = {member: unaware for member, unaware in self.unheard.items() if unaware}
+        while len(self.unheard) > UNHEARD_LEN_MAX:
+            del self.unheard[next(iter(self.unheard))]
 
     def _forget_departed(self) -> None:
         gone = [
@@ -365,7 +377,7 @@ class SemanticBroadcast:
         if log is None:
             log = self.O[origin] = ReportLog()
             if self.present.get(origin.process) != origin:
-                self.departed[origin] = set(self.together)
+                self.departed[origin] = self.unheard.pop(origin.process, set())
         behind = max([log.held, *(waiting.upto for of, waiting in peer.incoming if of == origin)])
         numbers = [window.after, *(report.number for report in window.reports)]
         if window.after > behind or window.upto < numbers[-1] or sorted(set(numbers)) != numbers:

@@ -11,7 +11,7 @@ from cluster.reports.messages import HeldNumbers, Origin, OwnWindow, Report, Rep
 from cluster.reports.settings import ReportSettings
 from cluster.sim.seeded_random import SeededRandom
 
-P, Q, R = (ProcessId(name) for name in "pqr")
+P, Q, R, S = (ProcessId(name) for name in "pqrs")
 
 
 class Processes:
@@ -225,6 +225,28 @@ def test_a_member_that_never_heard_of_an_origin_gets_what_another_member_deliver
     group.settle()
     group.enter(2, Q, R, together=(Q, R))
     assert group.delivered(Q) == group.delivered(R) == [("x", b"1")]
+
+
+def test_a_member_that_heard_of_an_origin_late_does_not_pass_it_on_to_newcomers() -> None:
+    """p crashed before r got a frame of it. When q tells r, s has joined, who never met p."""
+    group = Processes(P, Q, R, S)
+    for name in (P, Q, R):
+        group.of[name].on_view(make_view(1, {P: 1, Q: 1, R: 1}), (name,))
+    group.of[P].publish("x", b"1")
+    while group.move(P, Q) + group.move(Q, P):
+        pass
+    del group.of[P]
+    for name in (Q, R):
+        group.of[name].on_view(make_view(2, {Q: 2, R: 2}), (Q, R))
+    for name, together in ((Q, (Q, R)), (R, (Q, R)), (S, (S,))):
+        group.of[name].on_view(make_view(3, {Q: 3, R: 3, S: 3}), together)
+    for name in (Q, R, S):
+        group.of[name].on_view(make_view(4, {Q: 4, R: 4, S: 4}), (Q, R, S))
+    while group.move(Q, R) + group.move(R, Q):
+        pass
+    group.settle()
+    assert group.delivered(Q) == group.delivered(R) == [("x", b"1")]
+    assert group.delivered(S) == []
 
 
 def test_an_empty_window_is_announced() -> None:

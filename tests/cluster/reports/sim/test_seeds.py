@@ -23,6 +23,7 @@ FAILED_ONCE = (
     3030,  # an origin that everybody had forgotten came back in part, from members that got it forwarded
     3495,  # a process got a part of the reports of its own earlier life
     24,  # a crash before the new life was on the disk: the same life began twice
+    20451,  # a member that heard of an origin late passed it on to newcomers
     10301,  # a member crashed before anybody entered a view with it
 )
 HAVE_TO_OCCUR = (
