@@ -270,6 +270,9 @@ class SemanticBroadcast:
             elif member != self.me.process:
                 self.unheard.pop(member, None)
                 self.unheard[member] = set(self.together)
+                for known, unaware in self.departed.items():
+                    if known.process == member:  # it may have been back in this life
+                        unaware |= self.together
         self.unheard = {member: unaware for member, unaware in self.unheard.items() if unaware}
         while len(self.unheard) > UNHEARD_LEN_MAX:
             del self.unheard[next(iter(self.unheard))]
@@ -441,10 +444,9 @@ class SemanticBroadcast:
             return Taken(*peer.owes_ack.popitem())
         if not peer.greeted or member not in self.view.members:
             return None
-        for origin, position in list(peer.positions.items()):
-            if origin != self.me and self.present.get(origin.process) == origin:
-                del peer.positions[origin]  # the origin is back and sends by itself
-                continue
+        for origin in [origin for origin in peer.positions if self.present.get(origin.process) == origin]:
+            del peer.positions[origin]  # the origin is back and sends by itself; first, since this makes room
+        for origin, position in peer.positions.items():
             window = self._next_window(peer, self.O[origin], position)
             if window is not None:
                 after, reports = window

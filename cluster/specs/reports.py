@@ -14,8 +14,10 @@ f = floor((n - 1) / 2) follows the view. What that leaves of the liveness proper
 - Agreement on an origin that is gone: if p and q were in a view with the origin and move together from then on, q
   delivers what p delivered while it was with q, or a successor. What nobody delivered who moves on may be lost.
 - FIFO completeness for an origin that is gone: holds at p unless p was separated from more than f members of a view
-  that it shared with the origin. Then all processes that held the successor of a purged report may be gone.
-- Nobody delivers reports of an origin that it never met, in that life of both: whoever forwarded them may have lost the
+  that it shared with the origin. Then all processes that held the successor of a purged report may be gone. Nor
+  does it hold if the origin is lost before p, which had just met it, holds everything that was safe before: perhaps
+  only the origin held the successor, for example when it was alone.
+- Nobody delivers reports of an origin that it never met, in its current life: whoever forwarded them may have lost the
   successor of a purged report, and f of the views of p says nothing about it.
 - A process may forget an origin that is gone (`ReportForget`). If the origin comes back it is new to that process.
 A crash ends a life: what a recovered process delivers is counted from nothing.
@@ -87,6 +89,12 @@ class SharedView(msgspec.Struct):
     members: frozenset[ProcessId]
     with_us: frozenset[ProcessId]
     origins: frozenset[Origin]  # the members in the lives in which they were there
+    met_here: frozenset[ProcessId]  # the members with which it did not move into the view
+    view_id: ViewId
+
+    def has_met(self, origin: Origin) -> bool:
+        """Whether the origin was a member, in its life or a later one: members that do not hear from it cannot tell."""
+        return any(origin.process == member.process and origin.life <= member.life for member in self.origins)
 
     @property
     def is_lost(self) -> bool:
@@ -108,6 +116,7 @@ class ReportsSpec(Spec):
         self.delivered: dict[ProcessId, dict[Origin, DeliveryHistory]] = defaultdict(dict)
         self.lives: dict[ProcessId, int] = defaultdict(int)  # number of lives that ended
         self.held: dict[ProcessId, list[HoldingEra]] = defaultdict(list)  # the last one is current
+        self.safe_before: dict[tuple[ViewId, Origin], int] = {}  # what was safe when an origin entered a view
         self.started: dict[tuple[ProcessId, int], int] = {}  # in which life a process got a start_change
         self.view: dict[ProcessId, View] = {}
         self.installed: dict[ViewId, dict[ProcessId, int]] = defaultdict(dict)  # in which era it entered the view
@@ -140,7 +149,10 @@ class ReportsSpec(Spec):
             shared.with_us &= moved
         members = frozenset(act.view.members)
         origins = frozenset(Origin(q, self.held[q][entered[q]].life + 1) for q in members)
-        self.shared[at].append(SharedView(members, members, origins))
+        self.shared[at].append(SharedView(members, members, origins, members - moved, act.view.id))
+        for origin in origins:
+            if origin.process == at and origin in self.broadcast:
+                self.safe_before[act.view.id, origin] = self.broadcast[origin].safe
 
     # input broadcast_i(m), TP1
     def report_broadcast_pre(self, act: ReportBroadcast, at: ProcessId) -> None:
@@ -226,7 +238,7 @@ class ReportsSpec(Spec):
         )
         assert history is not None
         self.require(
-            act.origin.process == at or any(act.origin in shared.origins for shared in self.shared[at]),
+            act.origin.process == at or any(shared.has_met(act.origin) for shared in self.shared[at]),
             "deliver: the process was in a view with the origin",
         )
         last = self.delivered[at].setdefault(act.origin, DeliveryHistory()).number
@@ -319,12 +331,19 @@ class ReportsSpec(Spec):
                 )
 
     def invariant_completeness(self, p: ProcessId, origin: Origin) -> None:
-        met = [shared for shared in self.shared[p] if origin in shared.origins]
+        met = [shared for shared in self.shared[p] if shared.has_met(origin)]
         if any(shared.is_lost for shared in met):
             self.branch("FIFO completeness: p was separated from more than f members")
             return
-        delivery = self.delivered[p][origin]
-        for number, (item, _) in enumerate(self.broadcast[origin].items[: delivery.number], 1):
+        delivery, history = self.delivered[p][origin], self.broadcast[origin]
+        if any(
+            delivery.number < self.safe_before.get((shared.view_id, origin), history.safe)
+            for shared in met
+            if origin.process in shared.met_here
+        ):
+            self.branch("FIFO completeness: the origin was lost before p had everything from before they met")
+            return
+        for number, (item, _) in enumerate(history.items[: delivery.number], 1):
             got = delivery.latest.get(item, (0, 0))[0]
             self.require(
                 got >= number,

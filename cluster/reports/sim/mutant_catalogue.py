@@ -41,7 +41,7 @@ REPORT_MUTANTS: tuple[Mutant, ...] = (
         "nobody forwards", BROADCAST,
         "                if numbers.get(other, 0) < log.held:", "                if False:",
         "a report that only some members got before its origin crashed stays with them",
-        shown_by=1,
+        shown_by=19,
     ),
     Mutant(
         "everybody gets forwarded reports", BROADCAST,

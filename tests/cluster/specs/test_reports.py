@@ -183,6 +183,14 @@ def test_completeness_may_be_lost_with_more_than_f_members() -> None:
     assert ended([*five, *M123, got(B, 2, "y"), got(C, 2, "y"), *GONE], B, C) == ""
 
 
+def test_completeness_may_be_lost_with_an_origin_that_a_newcomer_just_met() -> None:
+    """a was alone: m3 was safe, and m1 purged. b and c got m2 only. Among members that moved together it is a fault."""
+    alone = [*entered(A), *M123, (A, ReportSafe(X, 3)), (A, ReportPurge(X, 1, 3))]
+    torn = [got(B, 2, "y"), got(C, 2, "y"), (A, CRASH), *GONE]
+    assert ended([*alone, *entered(A, B, C, epoch=2, together=()), *torn], B, C) == ""
+    assert ended([*alone, *THREE, *torn], B, C).startswith("FIFO completeness")
+
+
 def test_a_forgotten_origin_is_new() -> None:
     away = [*entered(A, B), *said("x"), got(A, 1, "x"), got(B, 1, "x"), *entered(B, epoch=3), (B, ReportForget(X))]
     back = [*entered(A, B, epoch=4, together=()), has(B, 1), got(B, 1, "x")]

@@ -24,6 +24,9 @@ FAILED_ONCE = (
     3495,  # a process got a part of the reports of its own earlier life
     24,  # a crash before the new life was on the disk: the same life began twice
     20451,  # a member that heard of an origin late passed it on to newcomers
+    40615,  # a position that was dropped made room for a report, and nobody sent it
+    21929,  # an origin came back into the view and left again unheard
+    31231,  # an origin crashed before newcomers had everything from the time when it was alone
     10301,  # a member crashed before anybody entered a view with it
 )
 HAVE_TO_OCCUR = (
