@@ -33,7 +33,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from cluster.names import ProcessId
+from cluster.names import ProcessId, ViewId
 from cluster.reports.messages import Origin
 from cluster.specs.spec import Spec
 
@@ -52,7 +52,7 @@ if TYPE_CHECKING:
         ReportSafe,
         StartChange,
     )
-    from cluster.names import View, ViewId
+    from cluster.names import View
 
 
 class BroadcastHistory:
