@@ -329,6 +329,8 @@ class SemanticBroadcast:
     def _on_held(self, member: ProcessId, peer: PeerState, held: HeldNumbers) -> None:
         if held.view_id != self.view.id:
             peer.early = held if held.view_id > self.view.id else None
+            if peer.early is None and member in self.together and self.present.get(member) == Origin(member, held.life):
+                self._greet(peer, dict(held.numbers).get(self.me, 0))  # it sends already, on a new stream
             return
         peer.early = None
         origin = Origin(member, held.life)
@@ -340,11 +342,7 @@ class SemanticBroadcast:
         if before is not None and before != origin:
             self.departed[before] = set(self.together)
         self.present[member] = origin
-        if not peer.greeted:  # what was sent before on this stream, or on another one, was not taken
-            peer.greeted = True
-            peer.positions = {self.me: PeerPosition(numbers.get(self.me, 0))}
-        else:
-            peer.positions[self.me].acknowledge(numbers.get(self.me, 0))
+        self._greet(peer, numbers.get(self.me, 0))
         if member in self.together:
             for other, log in self.O.items():
                 unaware = self.departed.get(other)
@@ -358,6 +356,13 @@ class SemanticBroadcast:
         self.due.add(member)
         self._advance_safe()
         self._broadcast_pending()
+
+    def _greet(self, peer: PeerState, number: int) -> None:
+        if not peer.greeted:  # what was sent before on this stream, or on another one, was not taken
+            peer.greeted = True
+            peer.positions = {self.me: PeerPosition(number)}
+        else:
+            peer.positions[self.me].acknowledge(number)
 
     def _on_taken(self, member: ProcessId, peer: PeerState, taken: Taken) -> None:
         position = peer.positions.get(taken.origin)

@@ -58,7 +58,7 @@ REPORT_MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "a newcomer starts at the end", BROADCAST,
-        "peer.positions = {self.me: PeerPosition(numbers.get(self.me, 0))}",
+        "peer.positions = {self.me: PeerPosition(number)}",
         "peer.positions = {self.me: PeerPosition(self.B)}",
         "a newcomer gets no current values, and a broken stream loses reports",
     ),
@@ -69,8 +69,8 @@ REPORT_MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "a broken stream goes on where it was", BROADCAST,
-        "peer.positions = {self.me: PeerPosition(numbers.get(self.me, 0))}",
-        "peer.positions.setdefault(self.me, PeerPosition(numbers.get(self.me, 0)))",
+        "peer.positions = {self.me: PeerPosition(number)}",
+        "peer.positions.setdefault(self.me, PeerPosition(number))",
         "what was in flight when the stream broke is lost",
         shown_by=8,
     ),
