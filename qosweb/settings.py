@@ -298,6 +298,25 @@ def _specs() -> tuple[OptionSpec, ...]:
 
 OPTIONS = _specs()
 
+# The groups of `qosweb serve --help` and of the settings reference, with the keys of their options.
+GROUPS: tuple[tuple[str, tuple[str, ...]], ...] = (
+    ("site", ("root", "spec", "index", "name")),
+    ("addresses", ("listen", "public-url", "tls-cert", "tls-key")),
+    ("admin port", ("admin", "admin-token-file", "admin-host")),
+    ("cluster", ("bootstrap", "join", "group", "key-file", "data-dir", "order-log")),
+    ("capacity and upstream server", ("capacity", "upstream", "upstream-timeout")),
+    ("access log", ("access-log", "access-log-format", "access-log-rotate", "access-log-keep")),
+    ("page cache", ("cache-size", "cache-file-max", "cache-fresh")),
+    (
+        "limits",
+        (
+            "max-connections", "max-connections-per-client", "client-share", "max-request-line", "max-header-size",
+            "max-headers", "max-open-files",
+        ),
+    ),
+    ("timeouts", ("header-timeout", "idle-timeout", "send-timeout", "grace")),
+)  # fmt: skip
+
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
     """A hint with the most similar of the ``known`` words, or an empty text."""
