@@ -91,7 +91,7 @@ CALLED_FROM_OUTSIDE = {
     "resume_writing": "asyncio protocols",
     "emit": "a logging handler",
     "handle_starttag": "html.parser",
-    "primary_of": "for users of the group; cluster/README.md shows it",
+    "primary_of": "for users of the group; docs/reference/cluster.md shows it",
     "allocate": "the allocation in one call, for comparison with the reference",
     "dial_again": "a step of scenarios",
     "lose_disk": "a step of scenarios",

@@ -307,7 +307,7 @@ def keys_in(said: object, into: str = "") -> set[str]:
 def test_the_json_of_every_command_is_what_is_documented(
     spec: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    readme = (Path(__file__).parents[2] / "webqos_specs" / "README.md").read_text("utf-8")
+    readme = (Path(__file__).parents[2] / "docs" / "reference" / "specifications.md").read_text("utf-8")
     sections = re.findall(r"^`qosweb (\w+) --json.*?`$(.*?)(?=^`qosweb|\Z)", readme, re.MULTILINE | re.DOTALL)
     documented = {
         name: {
