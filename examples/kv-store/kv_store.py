@@ -31,7 +31,7 @@ class Store:
 
 
 async def answer(line: str, store: Store, replica: Replica) -> str:
-    match line.split(maxsplit=2):
+    match line.strip().split(maxsplit=2):
         case ["set", name, value]:
             return str(await replica.submit(json.dumps([name, value]).encode()))
         case ["get", name]:
