@@ -34,7 +34,8 @@ PURE = (
     "loadgen/results/histogram.py", "loadgen/options.py", "loadgen/results/outcomes.py", "loadgen/send/think_times.py",
     "loadgen/results/recount.py", "loadgen/results/results.py", "loadgen/send/spread.py", "loadgen/results/summary.py",
     "loadgen/results/tally.py", "loadgen/send/targets.py", "loadgen/trace/arrivals.py", "loadgen/trace/as_log.py",
-    "loadgen/trace/flash_crowds.py", "loadgen/trace/curves.py", "loadgen/trace/transforms.py", "loadgen/trace/logs.py",
+    "loadgen/trace/class_headers.py", "loadgen/trace/synthetic_spec.py", "loadgen/trace/flash_crowds.py",
+    "loadgen/trace/curves.py", "loadgen/trace/transforms.py", "loadgen/trace/logs.py",
     "loadgen/trace/page_mix.py", "loadgen/trace/request.py", "loadgen/units.py",
 )  # fmt: skip
 PURE_BUT_FOR = (
@@ -75,7 +76,8 @@ ENTRY_POINTS = frozenset(
     {
         "qosweb.__main__", "qosweb.cli", "qosweb.engine.sim.__main__", "cluster.__main__", "loadgen.__main__",
         "loadgen.cli",
-        "loadgen.run.worker", "qosweb.analytics.spark.session", "qosweb.demo.node_process",
+        "loadgen.run.worker", "qosweb.analytics.spark.session", "qosweb.analytics.spark.submit",
+        "qosweb.demo.node_process",
     }
 )  # fmt: skip
 

@@ -6,8 +6,6 @@ Pure except for the files that it is told to write: the caller supplies the cloc
 from __future__ import annotations
 
 import argparse
-from functools import partial
-from hashlib import blake2b
 from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
@@ -19,7 +17,7 @@ from cluster.sim.mutant_catalogue import MUTANTS
 from cluster.sim.mutant_hunt import hunt, row
 from cluster.sim.narrate import Detail, Narrator
 from cluster.sim.narrate_summary import RunSummary
-from cluster.sim.plan import NAMES, RunPlan, make_plan
+from cluster.sim.plan import NAMES, make_plan
 from cluster.sim.real_stack import play, run_task, same_failure
 from cluster.sim.shrink import shrink
 from cluster.sim.space_time import SpaceTimeRecorder
@@ -96,7 +94,6 @@ examples:
     many.add_argument("--nodes", type=_nodes, default=(3, 7), metavar="3..7", help="number of nodes in a run")
     many.add_argument("--minutes", type=_minutes, metavar="M", help="time limit of the exploration")
     many.add_argument("--jobs", type=_positive, default=1, metavar="J", help="number of worker processes")
-    many.add_argument("--hash", action="store_true", help="print a digest of each seed's trace")
     many.add_argument(
         "--mutants", action="store_true", help="run mutants of the layers and report which check catches each"
     )
@@ -106,9 +103,6 @@ examples:
     one.add_argument("--trace", type=Path, metavar="FILE", help="record all actions for 'check' (with --seed)")
     story = parser.add_argument_group("fixed scenarios")
     story.add_argument("--story", choices=sorted(stories.STORIES), help="run one of the fixed scenarios")
-    story.add_argument(
-        "--stories", type=Path, metavar="DIR", help="write all fixed scenarios to files in this directory"
-    )
     shown = parser.add_argument_group("output of one seed or scenario")
     shown.add_argument(
         "--narrate",
@@ -131,8 +125,6 @@ def _check(options: argparse.Namespace, parser: argparse.ArgumentParser) -> None
         parser.error("--story runs a fixed scenario: do not combine it with --seed")
     if one_seed and (options.seeds is not None or options.minutes is not None):
         parser.error("--seed runs one seed: do not combine it with --seeds or --minutes")
-    if options.hash and options.minutes is not None:
-        parser.error("--hash works with --seed or --seeds, not with --minutes")
 
 
 def main(
@@ -146,14 +138,8 @@ def main(
     _check(options, parser)
     if options.story:
         return _story(options, parser, write)
-    if options.stories:
-        for path in stories.write_all(options.stories, Process):
-            write(f"wrote {path}")
-        return 0
     if options.mutants:
         return _hunt(options, write)
-    if options.hash:
-        return _hash(options, write)
     if options.seed is not None:
         return _one(options, parser, write)
     return _explore(options, clock, write, spread)
@@ -265,26 +251,6 @@ def _one(options: argparse.Namespace, parser: argparse.ArgumentParser, write: Ca
         return 0
     _report_failure(outcome, task, write, reduce=False)
     return 1
-
-
-def _narrated(plan: RunPlan, write: Callable[[str], None], detail: Detail) -> RunResult:
-    narrator = Narrator(write, detail)
-    outcome = play(plan, narrator)
-    narrator.flush()
-    return outcome
-
-
-def _hash(options: argparse.Namespace, write: Callable[[str], None]) -> int:
-    for task in _tasks(options):
-        digest = blake2b(digest_size=16)
-        plan = make_plan(task.seed, task.nodes_min, task.nodes_max)
-        outcome = _narrated(plan, partial(_update, digest), Detail.EVERYTHING)
-        write(f"{task.seed} {digest.hexdigest()} {outcome.steps}{' fails' if outcome.failure else ''}")
-    return 0
-
-
-def _update(digest: blake2b, line: str) -> None:
-    digest.update(line.encode())
 
 
 def _hunt(options: argparse.Namespace, write: Callable[[str], None]) -> int:

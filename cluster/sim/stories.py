@@ -16,7 +16,6 @@ from cluster.sim.world import FrameListener, World
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from pathlib import Path
 
     from cluster.sim.node import ProcessFactory
 
@@ -172,16 +171,3 @@ def play_story(name: str, make: ProcessFactory, listener: StoryListener, judge: 
         raise AssertionError("a scenario has exactly one yield")
     judge.finish(world, live(world))
     return world
-
-
-def write_all(folder: Path, make: ProcessFactory) -> list[Path]:
-    """Write every scenario to a file of its name."""
-    folder.mkdir(parents=True, exist_ok=True)
-    paths: list[Path] = []
-    for name in STORIES:
-        lines: list[str] = []
-        narrate_story(name, make, lines.append)
-        path = folder / f"{name}.txt"
-        path.write_text("\n".join(lines) + "\n", encoding="utf-8")
-        paths.append(path)
-    return paths

@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable
 
-COMMANDS = ("check", "explain", "fmt", "shares", "status", "reload", "drain")
+COMMANDS = ("check", "explain", "fmt", "shares", "status", "reload", "drain", "recover")
 _JSON = "write JSON to standard output, for scripts"
 
 
@@ -21,6 +21,7 @@ def add_commands(add: Callable[[str, str], argparse.ArgumentParser]) -> None:
     _add_status(add("status", "show the state of the cluster as seen by a node"))
     _add_reload(add("reload", "change the policy of a cluster"))
     _add_drain(add("drain", "stop a node gracefully"))
+    _add_recover(add("recover", "last resort: continue without a majority that is lost for good"))
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -44,6 +45,10 @@ def run(arguments: argparse.Namespace) -> int:
         from qosweb.tools import reload
 
         return (reload.reload if arguments.command == "reload" else reload.drain)(arguments)
+    if arguments.command == "recover":
+        from qosweb.tools.recover import recover
+
+        return recover(arguments)
     from qosweb.tools.shares import shares
 
     return shares(arguments)
@@ -177,3 +182,20 @@ examples:
   qosweb drain
   qosweb drain --admin 127.0.0.1:8091"""
     _add_admin(parser)
+
+
+def _add_recover(parser: argparse.ArgumentParser) -> None:
+    parser.description = (
+        "Let a cluster continue that has lost the majority of its nodes for good. Run it where a data directory is "
+        "left, while the node is stopped. It says what may be lost, asks for confirmation, and gives the cluster a new "
+        "id. Exit code 0: done; 1: not confirmed, nothing changed; 2: not possible or not needed."
+    )
+    parser.epilog = """\
+examples:
+  qosweb recover --data-dir /var/lib/qosweb
+  qosweb recover --data-dir data/n1 --data-dir data/n2 --yes"""
+    parser.add_argument(
+        "--data-dir", metavar="DIR", action="append", required=True,
+        help="the data directory of a stopped node; repeat it if more are left",
+    )  # fmt: skip
+    parser.add_argument("--yes", action="store_true", help="do not ask")

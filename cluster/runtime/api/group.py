@@ -122,7 +122,7 @@ class Group:
     ) -> Group:
         group = cls(options, me, store, machine, founder)
         for recovery in group.recoveries:
-            log.warning("this group was recovered without a majority, and may have lost entries: %s", recovery)
+            log.warning("this group was recovered without a majority, and may have lost entries, %s", recovery)
         try:
             await group.driver.start()
         except BaseException:

@@ -50,7 +50,7 @@ class DiskIdentity(msgspec.Struct, frozen=True):
 
 
 class Recovery(msgspec.Struct, frozen=True):
-    """Permanent record of a `python -m cluster recover`."""
+    """Permanent record of an operator recovery without a majority."""
 
     at: str  # UTC, ISO 8601
     old_cluster_id: str
@@ -61,6 +61,10 @@ class Recovery(msgspec.Struct, frozen=True):
     given_up: tuple[ProcessId, ...]  # members of views in use whose disks were given up
     position: int  # end of the order that continued
     confirmed: int  # how much of it was known to be confirmed
+
+    def __str__(self) -> str:
+        lost = ", ".join(process.name for process in self.given_up) or "losses"
+        return f"at {self.at}, without {lost}: '{self.old_cluster_id}' became '{self.new_cluster_id}'"
 
     @property
     def length(self) -> int:

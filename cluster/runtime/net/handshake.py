@@ -188,7 +188,10 @@ class Handshake:
             text = f"the peer speaks version {hail.version} of the group protocol, this process version {VERSION}"
             raise self._not_ours(VERSION_MISMATCH, text)
         if hail.cluster != self._cluster:
-            text = f"the peer belongs to cluster {hail.cluster[:64]!r}, not to {self._cluster!r}"
+            text = (
+                f"the peer belongs to cluster {hail.cluster[:64]!r}, this process to {self._cluster!r}: only with the "
+                "cluster id of the peer, and without data of another cluster, can a process join it"
+            )
             raise self._not_ours(FOREIGN_CLUSTER, text)
         if hail.nonce == self._nonce or (self._accepts and not self._seen.add(hail.nonce)):
             raise HandshakeFailed(REPLAY, "the peer's nonce was used before")

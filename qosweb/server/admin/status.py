@@ -125,6 +125,11 @@ def _group(membership: ClusterMembership, engine: Engine | None) -> dict[str, ob
     """The digest covers the replicated state: equal on all nodes at the same position of the order."""
     waiting = 0 if engine is None else sum(one.waiting for one in engine.replicated.classes)
     return {
+        "cluster_id": membership.group.options.cluster,
+        "recoveries": [
+            {"at": one.at, "without": [process.name for process in one.given_up], "cluster_id": one.new_cluster_id}
+            for one in membership.replica.recoveries
+        ],
         "addresses": list(membership.group.addresses),
         "position": membership.replica.position,
         "digest": membership.replica.digest() if waiting <= DIGEST_WAITING_MAX else None,  # a long queue takes long

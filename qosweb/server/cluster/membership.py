@@ -29,7 +29,7 @@ from cluster import (
     StoreError,
     read_key_file,
 )
-from cluster.runtime.disk.database_file import FILE
+from cluster.runtime.disk.database_file import FILE, read_identity
 from qosweb.engine.replicated.compiled_policy import OtherLanguage
 from qosweb.engine.replicated.entries import FORMAT, OtherFormat
 from qosweb.errors import UsageError
@@ -39,6 +39,7 @@ from qosweb.webqos.model.model import LANGUAGE
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
     from cluster import Delivered, Group, ProcessId, View
     from qosweb.admission.engine_driver import EngineDriver
@@ -227,17 +228,23 @@ class ClusterMembership:
 def _options(settings: ServeSettings, name: str) -> Options:
     assert settings.key_file is not None
     listen = settings.group or (_towards(settings.join[0]) if settings.join else GROUP)
+    data = None if settings.data_dir is None else settings.data_dir / MEMBER_FILE
     return Options(
         name=name,
         key=read_key_file(settings.key_file),
         listen=(str(listen),),
-        cluster=CLUSTER,
+        cluster=settings.cluster_id or _cluster_on_disk(data) or CLUSTER,
         contacts=tuple(map(str, settings.join)),
-        data=None if settings.data_dir is None else settings.data_dir / MEMBER_FILE,
+        data=data,
         order_log=settings.order_log,
         dialect=Dialect(FORMAT, LANGUAGE),
         bounds=Bounds(entry_len_max=ENTRY_LEN_MAX, outstanding_bytes_max=2 * ENTRY_LEN_MAX),
     )
+
+
+def _cluster_on_disk(data: Path | None) -> str:
+    """The cluster id that the disk has; a recovery changes it. Empty if there is no disk."""
+    return read_identity(data).cluster_id if data is not None and (data / FILE).exists() else ""
 
 
 def _towards(contact: Address) -> Address:

@@ -30,7 +30,6 @@ if TYPE_CHECKING:
         (["--story", "crash", "--diagram", "/nowhere/x.svg"], "--diagram /nowhere/x.svg: No such file"),
         (["--trace", "x"], "--trace needs --seed"),
         (["--seed", "1", "--seeds", "2"], "--seed runs one seed"),
-        (["--hash", "--minutes", "1"], "--hash works with --seed or --seeds"),
         (["--story", "of the dog"], "invalid choice"),
     ],
 )

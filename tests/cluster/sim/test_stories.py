@@ -1,4 +1,4 @@
-"""Golden scenarios: narrated again, they equal the files that `python -m cluster sim --stories` wrote.
+"""Golden scenarios: narrated again, they equal the files that `pytest --write-golden` wrote.
 
 The specifications check them too, and all of them end in a complete group.
 """
@@ -20,14 +20,15 @@ GOLDEN = Path(__file__).resolve().parents[1] / "golden"
 
 
 @pytest.mark.parametrize("name", sorted(STORIES))
-def test_a_scenario_equals_its_golden_file(name: str) -> None:
+def test_a_scenario_equals_its_golden_file(name: str, write_golden: bool) -> None:
     lines: list[str] = []
     judge = Specifications("a")
     narrate_story(name, Process, lines.append, judge=judge)
     assert judge.clauses()["LIVENESS: every submission has an outcome"] > 0
-    assert lines == (GOLDEN / f"{name}.txt").read_text("utf-8").splitlines(), (
-        "if the new conversation is right: python -m cluster sim --stories tests/cluster/golden"
-    )
+    golden = GOLDEN / f"{name}.txt"
+    if write_golden:
+        golden.write_text("\n".join(lines) + "\n", "utf-8")
+    assert lines == golden.read_text("utf-8").splitlines(), "if the new conversation is right: pytest --write-golden"
 
 
 def test_a_violation_stops_the_narration() -> None:
