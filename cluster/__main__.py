@@ -23,7 +23,7 @@ from cluster.sim.run import RunResult
 WAITING_PER_JOB = 4  # tasks queued for each worker process, so that no worker is idle
 
 
-class HelpFormatter(argparse.HelpFormatter):
+class CommandHelp(argparse.HelpFormatter):
     """Wraps descriptions, but keeps the lines of examples."""
 
     def _fill_text(self, text: str, width: int, indent: str) -> str:
@@ -36,7 +36,7 @@ class CommandParser(argparse.ArgumentParser):
     """A parser, and the class of its subparsers, whose help ends with examples."""
 
     def __init__(self, **options: Any) -> None:
-        super().__init__(**{"formatter_class": HelpFormatter, **options})
+        super().__init__(**{"formatter_class": CommandHelp, **options})
 
 
 def spread(function: Callable[[SeedTask], RunResult], tasks: Iterator[SeedTask], jobs: int) -> Iterator[RunResult]:

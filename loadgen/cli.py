@@ -27,7 +27,7 @@ class _Parser(argparse.ArgumentParser):
         raise UsageError(f"{message} (see {self.prog} --help)")
 
 
-class HelpFormatter(argparse.HelpFormatter):
+class LoadgenHelp(argparse.HelpFormatter):
     """Wraps descriptions, but keeps the lines of examples."""
 
     def _fill_text(self, text: str, width: int, indent: str) -> str:
@@ -65,14 +65,14 @@ examples:
   loadgen run trace.jsonl --target http://127.0.0.1:8080 --out results.jsonl
   loadgen report results.jsonl
   loadgen COMMAND --help""",
-        formatter_class=HelpFormatter,
+        formatter_class=LoadgenHelp,
         allow_abbrev=False,
     )
     parser.add_argument("--version", action="version", version=f"loadgen {version('qosweb')}")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", title="commands")
 
     def add(name: str, text: str) -> argparse.ArgumentParser:
-        return commands.add_parser(name, help=text, formatter_class=HelpFormatter, allow_abbrev=False)
+        return commands.add_parser(name, help=text, formatter_class=LoadgenHelp, allow_abbrev=False)
 
     trace.add(add("trace", "make a trace, or transform traces"))
     run.add(add("run", "send the requests of a trace"))

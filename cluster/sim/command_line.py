@@ -16,7 +16,7 @@ from cluster.sim.explore import SeedTask, explore
 from cluster.sim.mutant_catalogue import MUTANTS
 from cluster.sim.mutant_hunt import hunt, row
 from cluster.sim.narrate import Detail, Narrator
-from cluster.sim.narrate_summary import RunSummary
+from cluster.sim.narrate_summary import SummaryNarrator
 from cluster.sim.plan import NAMES, make_plan
 from cluster.sim.real_stack import play, run_task, same_failure
 from cluster.sim.shrink import shrink
@@ -194,7 +194,7 @@ def _report_failure(outcome: RunResult, task: SeedTask, write: Callable[[str], N
 def _story(options: argparse.Namespace, parser: argparse.ArgumentParser, write: Callable[[str], None]) -> int:
     name: str = options.story
     if options.diagram or options.narrate == "summary":
-        listener = SpaceTimeRecorder() if options.diagram else RunSummary()
+        listener = SpaceTimeRecorder() if options.diagram else SummaryNarrator()
         stories.play_story(name, Process, listener)
         if not options.diagram:
             write(f"# {stories.STORIES[name].__doc__}")
@@ -205,7 +205,7 @@ def _story(options: argparse.Namespace, parser: argparse.ArgumentParser, write: 
 
 
 def _finish(
-    listener: Narrator | RunSummary | SpaceTimeRecorder | None,
+    listener: Narrator | SummaryNarrator | SpaceTimeRecorder | None,
     options: argparse.Namespace,
     parser: argparse.ArgumentParser,
     write: Callable[[str], None],
@@ -214,7 +214,7 @@ def _finish(
     match listener:
         case Narrator():
             listener.flush()
-        case RunSummary():
+        case SummaryNarrator():
             listener.write_to(write)
         case SpaceTimeRecorder():
             try:
@@ -235,11 +235,11 @@ def _one(options: argparse.Namespace, parser: argparse.ArgumentParser, write: Ca
         plan = shrink(plan, same_failure(failure))
     if options.narrate != "summary":
         write(str(plan))
-    listener: Narrator | RunSummary | SpaceTimeRecorder | None = None
+    listener: Narrator | SummaryNarrator | SpaceTimeRecorder | None = None
     if options.diagram:
         listener = SpaceTimeRecorder()
     elif options.narrate:
-        listener = RunSummary() if options.narrate == "summary" else Narrator(write, DETAILS[options.narrate])
+        listener = SummaryNarrator() if options.narrate == "summary" else Narrator(write, DETAILS[options.narrate])
     if options.trace:
         with options.trace.open("wb") as file:
             outcome = play(plan, TraceWriter(plan.names[0], file.write, listener))

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from cluster.names import View
-    from cluster.sim.space_time import Arrow, SpaceTimeRecorder, Span
+    from cluster.sim.space_time import Arrow, LifelineSpan, SpaceTimeRecorder
 
 COLUMN, LEFT, TOP = 150, 70, 70  # pixels
 STEP_MIN, STEP_MAX = 26, 64
@@ -110,7 +110,7 @@ class _Drawing:
                 self._text(LEFT - 20, y - STEP_MAX / 2 + 4, "⋮", "middle", "fill='#7a8790' font-size='16'")
             before = time
 
-    def _lifeline(self, span: Span, end: float | None) -> None:
+    def _lifeline(self, span: LifelineSpan, end: float | None) -> None:
         x = self._x[span.process]
         top = self._at(max(span.begin, self._begin)) - (14 if span.begin < self._begin else 0)
         colour, width = ("#9aa7b0", 1.5) if span.view is None else (self._colour(span.view), 6)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 LINES_MAX = 40  # of events; then a line says how many are left out
 
 
-class RunSummary:
+class SummaryNarrator:
     """Collects the events of a run. `write_to` prints them."""
 
     def __init__(self) -> None:

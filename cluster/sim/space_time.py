@@ -32,7 +32,7 @@ class Arrow:
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
+class LifelineSpan:
     """A part of a lifeline. ``view`` is the established primary view, or None outside one."""
 
     process: str
@@ -52,7 +52,7 @@ class SpaceTimeRecorder:
         self.views: list[tuple[float, str, View]] = []
         self.remarks: list[tuple[float, str]] = []
         self.crashes: list[tuple[float, str]] = []
-        self.spans: list[Span] = []
+        self.spans: list[LifelineSpan] = []
         self._state: dict[str, tuple[float, View | None]] = {}  # running processes: since when, and the primary view
         self.begin: float | None = None
         self.end = 0.0
@@ -111,7 +111,7 @@ class SpaceTimeRecorder:
     def _turn(self, time: float, name: str, view: View | None) -> None:
         since, before = self._state[name]
         if since < time or before is not None:
-            self.spans.append(Span(name, since, time, before))
+            self.spans.append(LifelineSpan(name, since, time, before))
         self._state[name] = (time, view)
 
     def times(self) -> list[float]:

@@ -128,7 +128,9 @@ def test_the_key_value_store_replicates(tmp_path: Path) -> None:
 
 @pytest.mark.long
 def test_the_notebook_runs_in_a_kernel(tmp_path: Path) -> None:
-    book = nbformat.read(EXAMPLES / "notebook" / "analysis.ipynb", as_version=4)
+    book = nbformat.read(  # type: ignore[no-untyped-call]
+        EXAMPLES / "notebook" / "analysis.ipynb", as_version=4
+    )
     nbclient.NotebookClient(
         book, timeout=180, kernel_name="python3", resources={"metadata": {"path": tmp_path}}
     ).execute()
