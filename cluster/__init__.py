@@ -10,11 +10,13 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from cluster.interim.shared_object import SharedObject
     from cluster.layer import Delivered
     from cluster.names import ProcessId, View
     from cluster.replica import StateMachine
     from cluster.runtime.api.delivery_stream import Delivery, FellBehind, PrimaryView, Skipped
     from cluster.runtime.api.group import Full, Group, InDoubt, NotDelivered
+    from cluster.runtime.api.interim_service import InterimService
     from cluster.runtime.api.options import Bounds, Options, Tls
     from cluster.runtime.api.replica import Replica
     from cluster.runtime.disk.store_errors import StoreError
@@ -38,12 +40,14 @@ __all__ = [
     "Group",
     "GroupCollector",
     "InDoubt",
+    "InterimService",
     "MemberStops",
     "NotDelivered",
     "Options",
     "PrimaryView",
     "ProcessId",
     "Replica",
+    "SharedObject",
     "Skipped",
     "StateMachine",
     "StoreError",
@@ -54,11 +58,13 @@ __all__ = [
 ]
 
 _NAMES_BY_MODULE = {
+    "cluster.interim.shared_object": ("SharedObject",),
     "cluster.layer": ("Delivered",),
     "cluster.names": ("ProcessId", "View"),
     "cluster.replica": ("StateMachine",),
     "cluster.runtime.api.delivery_stream": ("Delivery", "FellBehind", "PrimaryView", "Skipped"),
     "cluster.runtime.api.group": ("Full", "Group", "InDoubt", "NotDelivered"),
+    "cluster.runtime.api.interim_service": ("InterimService",),
     "cluster.runtime.net.handshake": ("Dialect",),
     "cluster.runtime.net.keys": ("BadKey", "make_key_file", "read_key_file"),
     "cluster.runtime.observe.metrics": ("GroupCollector",),

@@ -101,7 +101,7 @@ def _run(argv: list[str]) -> int:
         return serve(_settings(arguments))
     from qosweb.demo.demo import demo
 
-    return demo(nodes=arguments.nodes, port=arguments.port)
+    return demo(nodes=arguments.nodes, port=arguments.port, keep=arguments.keep)
 
 
 def _add_serve(parser: argparse.ArgumentParser) -> None:
@@ -139,11 +139,13 @@ def _add_demo(parser: argparse.ArgumentParser) -> None:
     parser.epilog = """\
 examples:
   qosweb demo
-  qosweb demo --nodes 5 --port 0"""
+  qosweb demo --nodes 5 --port 0
+  qosweb demo --keep logs"""
     parser.add_argument("--nodes", metavar="N", default="3", help="number of nodes (3)")
     parser.add_argument(
         "--port", metavar="P", help="first port; 0 chooses free ports (8080, or free ports if it is in use)"
     )
+    parser.add_argument("--keep", metavar="DIR", help="keep the nodes' logs in this folder, which is new or empty")
 
 
 def _settings(arguments: argparse.Namespace) -> ServeSettings:

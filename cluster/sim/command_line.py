@@ -11,18 +11,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from cluster.sim import stories
-from cluster.sim.diagram import draw
+from cluster.sim.diagram.drawing import draw
+from cluster.sim.diagram.recorder import SpaceTimeRecorder
 from cluster.sim.explore import SeedTask, explore
+from cluster.sim.interim_mutants import INTERIM_MUTANTS
 from cluster.sim.mutant_catalogue import MUTANTS
 from cluster.sim.mutant_hunt import hunt, row
 from cluster.sim.narrate import Detail, Narrator
 from cluster.sim.narrate_summary import SummaryNarrator
-from cluster.sim.plan import NAMES, make_plan
-from cluster.sim.real_stack import play, run_task, same_failure
+from cluster.sim.plan import NAMES, RunPlan, make_plan
+from cluster.sim.real_stack import factory_of, play, run_task, same_failure
 from cluster.sim.shrink import shrink
-from cluster.sim.space_time import SpaceTimeRecorder
 from cluster.sim.trace_writer import TraceWriter
-from cluster.stack import Process
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -87,7 +87,8 @@ examples:
   python -m cluster sim --seed 8241 --narrate               one seed on one page; then: --narrate views, messages
   python -m cluster sim --seed 8241 --trace T               every action in a file, for: python -m cluster check T
   python -m cluster sim --story partition --diagram partition.svg
-  python -m cluster sim --mutants                           faulty layers, and which check detects each"""
+  python -m cluster sim --mutants                           faulty layers, and which check detects each
+  python -m cluster sim --interim                           the same with the interim service; also --mutants"""
     many = parser.add_argument_group("many seeds")
     many.add_argument("--seeds", type=_positive, metavar="N", help=f"number of seeds to run (default {SEEDS_DEFAULT})")
     many.add_argument("--seed-from", type=_seed, metavar="S", help="first seed (default 0, or the mutant's known seed)")
@@ -96,6 +97,9 @@ examples:
     many.add_argument("--jobs", type=_positive, default=1, metavar="J", help="number of worker processes")
     many.add_argument(
         "--mutants", action="store_true", help="run mutants of the layers and report which check catches each"
+    )
+    many.add_argument(
+        "--interim", action="store_true", help="run the interim service beside the total order, with clients"
     )
     one = parser.add_argument_group("one seed")
     one.add_argument("--seed", type=_seed, metavar="S", help="run only this seed")
@@ -155,7 +159,12 @@ def _seeds(options: argparse.Namespace) -> Iterable[int]:
 
 
 def _tasks(options: argparse.Namespace) -> Iterator[SeedTask]:
-    return (SeedTask(seed, *options.nodes) for seed in _seeds(options))
+    return (_task(options, seed) for seed in _seeds(options))
+
+
+def _task(options: argparse.Namespace, seed: int) -> SeedTask:
+    low, high = options.nodes
+    return SeedTask(seed, low, high, options.interim)
 
 
 def _explore(
@@ -174,7 +183,7 @@ def _explore(
     if report.failed is None:
         write("no violation, and every run was live after the faults healed")
         return 0
-    _report_failure(report.failed, SeedTask(report.failed.seed, *options.nodes), write, reduce=True)
+    _report_failure(report.failed, _task(options, report.failed.seed), write, reduce=True)
     return 1
 
 
@@ -182,9 +191,9 @@ def _report_failure(outcome: RunResult, task: SeedTask, write: Callable[[str], N
     failure = outcome.failure
     assert failure is not None
     if reduce:
-        plan = make_plan(task.seed, task.nodes_min, task.nodes_max)
+        plan = _plan_of(task)
         smaller = shrink(plan, same_failure(failure))
-        before, after = len(plan.faults) + len(plan.submissions), len(smaller.faults) + len(smaller.submissions)
+        before, after = plan.steps, smaller.steps
         write(f"\n{after} of {before} steps are needed (narrate them with --seed {task.seed} --shrink --narrate):")
         write(str(smaller))
     write("\n" + failure.text)
@@ -195,12 +204,12 @@ def _story(options: argparse.Namespace, parser: argparse.ArgumentParser, write: 
     name: str = options.story
     if options.diagram or options.narrate == "summary":
         listener = SpaceTimeRecorder() if options.diagram else SummaryNarrator()
-        stories.play_story(name, Process, listener)
+        stories.play_story(name, factory_of(name), listener)
         if not options.diagram:
             write(f"# {stories.STORIES[name].__doc__}")
         _finish(listener, options, parser, write, str(stories.STORIES[name].__doc__))
     else:
-        stories.narrate_story(name, Process, write, DETAILS.get(options.narrate, Detail.CONVERSATION))
+        stories.narrate_story(name, factory_of(name), write, DETAILS.get(options.narrate, Detail.CONVERSATION))
     return 0
 
 
@@ -225,8 +234,8 @@ def _finish(
 
 
 def _one(options: argparse.Namespace, parser: argparse.ArgumentParser, write: Callable[[str], None]) -> int:
-    task = SeedTask(options.seed, *options.nodes)
-    plan = make_plan(task.seed, task.nodes_min, task.nodes_max)
+    task = _task(options, options.seed)
+    plan = _plan_of(task)
     if options.shrink:
         failure = play(plan).failure
         if failure is None:
@@ -253,20 +262,25 @@ def _one(options: argparse.Namespace, parser: argparse.ArgumentParser, write: Ca
     return 1
 
 
+def _plan_of(task: SeedTask) -> RunPlan:
+    return make_plan(task.seed, task.nodes_min, task.nodes_max, interim=task.interim)
+
+
 def _hunt(options: argparse.Namespace, write: Callable[[str], None]) -> int:
     """Hunt each mutant, by default starting at the seed that is known to catch it."""
     seeds_max = options.seeds or MUTANT_SEEDS
+    mutants = INTERIM_MUTANTS if options.interim else MUTANTS
     caught = []
-    for mutant in MUTANTS:
+    for mutant in mutants:
         if not mutant.equivalent:
             first = mutant.shown_by if options.seed_from is None else options.seed_from
             seeds = range(first, first + seeds_max)
-            caught.append(hunt(mutant, seeds, lambda seed: run_task(SeedTask(seed, *options.nodes))))
+            caught.append(hunt(mutant, seeds, lambda seed: run_task(_task(options, seed))))
             write(row(caught[-1]))
     survivors = [one.name for one in caught if not one.by]
     write(f"\n{len(caught) - len(survivors)} of {len(caught)} caught, each within {seeds_max} seeds\n")
     write("equivalent mutants:")
-    for mutant in MUTANTS:
+    for mutant in mutants:
         if mutant.equivalent:
             write(f"  {mutant.layer}, {mutant.name}: {mutant.equivalent}")
     return 1 if survivors else 0

@@ -42,7 +42,7 @@ class SimDisk:
         image = Image()
         for name in Image.__slots__:
             value = getattr(self.image, name)
-            setattr(image, name, value.copy() if isinstance(value, dict | RunLog) else value)
+            setattr(image, name, value.copy() if isinstance(value, dict | list | RunLog) else value)
         return image
 
     def found(self, founder: ProcessId) -> None:

@@ -19,6 +19,7 @@ from qosweb.server.request.stages import (
     find_page,
     forward_upstream,
     look_up_file,
+    refuse_blocked,
     resolve_target,
     send_page,
 )
@@ -27,6 +28,7 @@ STAGES = (
     check_message,  # version, host, expectations          400 417 505
     check_method,  # GET, HEAD, OPTIONS; no large bodies   204 405 413 (with a body: 400; OPTIONS: 400 404 421)
     resolve_target,  # target -> canonical path            400 404 421
+    refuse_blocked,  # clients and networks on the block list   403
     look_up_file,  # only for rules on size, owner or last_modified
     classify,  # find the QoS class
     admit,  # start, wait, deny or go to another node      307 429 503

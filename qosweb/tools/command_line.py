@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable
 
-COMMANDS = ("check", "explain", "fmt", "shares", "status", "reload", "drain", "recover")
+COMMANDS = ("check", "explain", "fmt", "shares", "status", "reload", "drain", "recover", "block", "unblock", "blocks")
 _JSON = "write JSON to standard output, for scripts"
 
 
@@ -22,6 +22,9 @@ def add_commands(add: Callable[[str, str], argparse.ArgumentParser]) -> None:
     _add_reload(add("reload", "change the policy of a cluster"))
     _add_drain(add("drain", "stop a node gracefully"))
     _add_recover(add("recover", "last resort: continue without a majority that is lost for good"))
+    _add_block(add("block", "refuse the requests of a client or network"))
+    _add_unblock(add("unblock", "end a block"))
+    _add_blocks(add("blocks", "list what is blocked"))
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -41,6 +44,10 @@ def run(arguments: argparse.Namespace) -> int:
         from qosweb.tools.status import status
 
         return status(arguments)
+    if arguments.command in ("block", "unblock", "blocks"):
+        from qosweb.tools import blocks
+
+        return {"block": blocks.block, "unblock": blocks.unblock, "blocks": blocks.blocks}[arguments.command](arguments)
     if arguments.command in ("reload", "drain"):
         from qosweb.tools import reload
 
@@ -181,6 +188,43 @@ def _add_drain(parser: argparse.ArgumentParser) -> None:
 examples:
   qosweb drain
   qosweb drain --admin 127.0.0.1:8091"""
+    _add_admin(parser)
+
+
+def _add_block(parser: argparse.ArgumentParser) -> None:
+    parser.description = (
+        "Refuse the requests of a client or network with 403, at all nodes that this node reaches, also in a minority. "
+        "When the sides of a partition meet, a block stays unless it was unblocked on either side."
+    )
+    parser.epilog = """\
+examples:
+  qosweb block 203.0.113.7 --for 1h --reason 'floods the search'
+  qosweb block 203.0.113.0/24 --path /search --admin 10.0.0.1:8081"""
+    parser.add_argument("target", metavar="CLIENT|NETWORK", help="203.0.113.7, 203.0.113.0/24 or 2001:db8::/32")
+    parser.add_argument("--path", metavar="P", default="", help="only requests for this path and what is below it")
+    parser.add_argument("--for", dest="time", metavar="TIME", help="end the block after this time, such as 1h")
+    parser.add_argument("--reason", metavar="TEXT", default="", help="a reason, shown to operators")
+    parser.add_argument("--force", action="store_true", help="also block loopback, nodes of the cluster and proxies")
+    _add_admin(parser)
+
+
+def _add_unblock(parser: argparse.ArgumentParser) -> None:
+    parser.description = "End all blocks of a client or network (with --path: those of this path)."
+    parser.epilog = """\
+examples:
+  qosweb unblock 203.0.113.7
+  qosweb unblock 203.0.113.0/24 --path /search"""
+    parser.add_argument("target", metavar="CLIENT|NETWORK", help="as it was blocked: 203.0.113.7, 203.0.113.0/24")
+    parser.add_argument("--path", metavar="P", default="", help="the path that was blocked")
+    _add_admin(parser)
+
+
+def _add_blocks(parser: argparse.ArgumentParser) -> None:
+    parser.description = "List the blocked clients and networks: who blocked them where, and how much time is left."
+    parser.epilog = """\
+examples:
+  qosweb blocks
+  qosweb blocks --json --admin 10.0.0.1:8081"""
     _add_admin(parser)
 
 

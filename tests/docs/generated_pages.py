@@ -12,8 +12,8 @@ from prometheus_client.parser import text_string_to_metric_families
 import cluster.__main__
 import loadgen.cli
 import qosweb.cli
-from cluster.sim.diagram import draw
-from cluster.sim.space_time import SpaceTimeRecorder
+from cluster.sim.diagram.drawing import draw
+from cluster.sim.diagram.recorder import SpaceTimeRecorder
 from cluster.sim.stories import STORIES, play_story
 from cluster.stack import Process
 from qosweb.settings import GROUPS, OPTIONS

@@ -33,13 +33,16 @@ def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
     member.epilog = """\
 examples:
   python -m cluster node --key-file cluster.key --name a --found --listen 127.0.0.1:7000
-  python -m cluster node --key-file cluster.key --name b --join 127.0.0.1:7000 --data b-data"""
+  python -m cluster node --key-file cluster.key --name b --join 127.0.0.1:7000 --data b-data --notes"""
     member.set_defaults(run=_node)
     _member_options(member)
     load = member.add_argument_group("load")
     load.add_argument("--load", type=int, default=0, metavar="N", help="submit generated entries, N at a time")
     load.add_argument("--size", type=int, default=150, metavar="BYTES", help="size of a generated entry (default 150)")
     load.add_argument("--confirmed", type=Path, metavar="FILE", help="write a line for each confirmed generated entry")
+    member.add_argument(
+        "--notes", action="store_true", help="also share a set of notes that every side of a partition can change"
+    )
     talk = commands.add_parser("chat", help="run a member as a terminal chat")
     talk.epilog = """\
 examples:

@@ -31,6 +31,7 @@ class NodeCollector(Collector):
     def collect(self) -> Iterator[Metric]:
         yield from self._answers()
         yield from self._connections()
+        yield from self._blocks()
         yield from self._pages()
         yield from self._log()
         yield from self._pipe()
@@ -75,6 +76,10 @@ class NodeCollector(Collector):
             ended.add_metric([reason], count)
         yield ended
         yield GaugeMetricFamily("qosweb_open_files", "Files being sent from disk.", self._node.open_files.now)
+
+    def _blocks(self) -> Iterator[Metric]:
+        blocks = self._node.blocking.blocks
+        yield GaugeMetricFamily("qosweb_block_list_entries", "Clients and networks on the block list.", len(blocks))
 
     def _pages(self) -> Iterator[Metric]:
         store = self._node.store

@@ -7,6 +7,7 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from qosweb.engine.replicated.compiled_policy import median_wall_ms
+from qosweb.server.admin.block_routes import listed
 from qosweb.version import VERSION
 from qosweb.webqos.values import PPM
 
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from qosweb.server.process.node import Node
 
 QUEUE_SHOWN_MAX = 1_000
+BLOCKS_SHOWN_MAX = 20
 DIGEST_WAITING_MAX = 1_000
 RULES_MAX = 1_000
 
@@ -48,6 +50,7 @@ def status_of(node: Node) -> dict[str, object]:
             "in_force": [] if engine is None else _in_force(engine),
             "rules": [] if engine is None else _rules(engine),
         },
+        "blocks": listed(node.blocking, BLOCKS_SHOWN_MAX),
         "classes": {account.name: _class(account, node, got_bps) for account in accounts.accounts},
     }
 

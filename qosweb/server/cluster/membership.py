@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from cluster import Delivered, Group, ProcessId, View
+    from cluster import Delivered, Group, InterimService, ProcessId, View
     from qosweb.admission.engine_driver import EngineDriver
     from qosweb.engine.replicated.entries import NodeBatch
     from qosweb.settings import ServeSettings
@@ -150,14 +150,22 @@ class ClusterMembership:
 
     @classmethod
     async def begin(
-        cls, settings: ServeSettings, name: str, driver: EngineDriver, primary_changed: Callable[[View | None], None]
+        cls,
+        settings: ServeSettings,
+        name: str,
+        driver: EngineDriver,
+        primary_changed: Callable[[View | None], None],
+        interim: InterimService | None = None,
     ) -> ClusterMembership:
-        """Found or join the cluster that ``settings`` describe. Raises UsageError if that is impossible."""
+        """Found or join the cluster that ``settings`` describe. Raises UsageError if that is impossible.
+
+        ``interim``: the service that shares what every side of a partition may change.
+        """
         try:
             options = _options(settings, name)
             has_disk = options.data is not None and (options.data / FILE).exists()
             begin = Replica.found if settings.bootstrap and not has_disk else Replica.join
-            replica = await begin(options, EngineStateMachine(driver))
+            replica = await begin(options, EngineStateMachine(driver), interim=interim)
         except (AlreadyFounded, BadKey, MemberStops, StoreError, ValueError) as error:
             raise UsageError(str(error)) from None
         except OSError as error:

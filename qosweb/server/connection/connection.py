@@ -48,6 +48,7 @@ if TYPE_CHECKING:
 
 UNREAD_MAX = 64 << 10  # bytes held back while blocked; above it reading is paused
 
+_NO_HEADS: dict[bytes, PlainHead] = {}  # of clients that are perhaps blocked: the pipeline decides
 _REFUSALS = {
     ConnectionDecision.TOO_MANY_FROM_CLIENT: explain(429, "Too many connections from your address.", RETRY),
     ConnectionDecision.FULL: explain(503, "The server has too many connections.", RETRY),
@@ -83,6 +84,7 @@ class HttpConnection(Timeouts):
             self.proxy = self.client
         self.active_at = self._clock.read()
         transport.set_write_buffer_limits(high=WRITE_BUFFER_HIGH, low=WRITE_BUFFER_LOW)
+        self.renew_blocked()
         if opening is None:
             decision = connections.enter(self, is_exempt=is_proxy)
         else:
@@ -197,6 +199,7 @@ class HttpConnection(Timeouts):
             self._on_new_client(head.message, piece if head.is_single_piece else b"")
         if (
             not head.has_body
+            and self._known_heads is not _NO_HEADS
             and (plain := read_plain(head.message, self._context.recorder, self._context.site.admission)) is not None
         ):
             if head.is_single_piece:
@@ -312,6 +315,12 @@ class HttpConnection(Timeouts):
         """Renew the log part: its view or policy has changed."""
         if self._log_part:
             self._log_part = self._context.recorder.client_part(self.client)
+
+    def renew_blocked(self) -> None:
+        """The block list has changed: a client on it does not get the fast path, which does not look at the list."""
+        context = self._context
+        is_affected = bool(context.site.blocks) and context.site.blocks.affects(self.client)
+        self._known_heads = _NO_HEADS if is_affected else context.plain_heads.known
 
     def _on_new_client(self, message: RawRequestMessage, piece: bytes) -> None:  # noqa: ARG002
         """The client is known: of the first request, or of the next one from a proxy. ``piece``: its complete head."""

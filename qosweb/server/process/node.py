@@ -17,6 +17,8 @@ from qosweb.errors import UsageError
 from qosweb.http.forwarded import TrustedNetworks
 from qosweb.server.accesslog.file import LogFile
 from qosweb.server.accesslog.recorder import AccessRecorder
+from qosweb.server.admin.browser_guard import host_name
+from qosweb.server.cluster.block_service import BlockService
 from qosweb.server.cluster.clock_skew import ClockSkewMonitor
 from qosweb.server.cluster.membership import POLICY_LEN_MAX, ClusterMembership
 from qosweb.server.connection.client_share import SharedPlaces
@@ -35,6 +37,7 @@ from qosweb.server.process.console import log_message, place_of
 from qosweb.server.proxy.upstream import Upstreams
 from qosweb.server.request.error_pages import ErrorPages
 from qosweb.server.request.stages import Site
+from qosweb.units import parse_address
 from qosweb.webqos.loader import load
 
 if TYPE_CHECKING:
@@ -112,6 +115,9 @@ class Node:
         self.open_files = SharedPlaces(settings.max_open_files, settings.client_share)
         self.pacer = SendPacer(self._loop)
         self.membership: ClusterMembership | None = None
+        self.blocking = BlockService(self.name, is_member=settings.is_member, protected=self._protected)
+        self.blocking.blocks.on_change = self._blocks_changed
+        self._renews_blocked = False
         self.upstreams = Upstreams(settings.upstream_timeout, settings.client_share)
         self._context = ConnectionContext(
             self._loop,
@@ -120,6 +126,7 @@ class Node:
                 self.admission,
                 self.clock,
                 is_secure=self.tls is not None,
+                blocks=self.blocking.blocks,
                 upstream=settings.upstream,
             ),
             self.recorder,
@@ -260,6 +267,32 @@ class Node:
         if waiter is not None and not waiter.done():
             waiter.set_result(index)
 
+    # ---- block list
+
+    def _blocks_changed(self) -> None:
+        """Renew what the connections know of the list, once for all changes in one turn of the event loop."""
+        if not self._renews_blocked:
+            self._renews_blocked = True
+            self._loop.call_soon(self._renew_blocked)
+
+    def _renew_blocked(self) -> None:
+        self._renews_blocked = False
+        self.connections.renew_blocked()
+
+    def _protected(self) -> dict[str, str]:
+        """Addresses that are not blocked without force, and what each of them is."""
+        found = {str(network): "trusted proxies" for network in self.settings.trust_proxy}
+        if self.membership is None:
+            return found
+        for address in self.membership.group.driver.transport.book.addresses:
+            found[parse_address(address).host] = "a node of the cluster"
+        engine = self.admission.engine
+        for pipe in () if engine is None else engine.machine.pipes.values():
+            host = host_name(pipe.url.partition("://")[2])
+            if host:
+                found[host] = "a node of the cluster"
+        return found
+
     # ---- cluster
 
     def viewed(self, position: int, view: View) -> None:
@@ -311,7 +344,9 @@ class Node:
         self._url = settings.public_url or url
         if settings.is_member:
             policy = engine.machine.policy
-            self.membership = await ClusterMembership.begin(settings, self.name, driver, self.primary_changed)
+            self.membership = await ClusterMembership.begin(
+                settings, self.name, driver, self.primary_changed, self.blocking.interim
+            )
             addresses = " ".join(self.membership.group.addresses)
             what = "founding" if settings.bootstrap else "joining"
             log_message(f"{what} a cluster; other nodes can join at {addresses} (--join)")
@@ -417,6 +452,7 @@ class Node:
         while True:
             await asyncio.sleep(SWEEP_EVERY_S)
             self.connections.sweep(self.clock.read())
+            self.blocking.blocks.sweep()
 
     async def _flush(self) -> None:
         while True:

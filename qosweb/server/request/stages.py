@@ -35,9 +35,11 @@ from qosweb.server.request.ignored_body import IgnoredBody
 
 if TYPE_CHECKING:
     from qosweb.admission import AdmissionControl, ClassAccount, Clock
+    from qosweb.blocklist.block_list import BlockList
 
 ALLOW = ("Allow", "GET, HEAD, OPTIONS")
 RANGES_MAX = 16
+BLOCKED = "blocked"  # the decision for the access log
 
 _explain_denial = functools.lru_cache(maxsize=256)(explain)  # under overload most requests get one of a few responses
 
@@ -52,6 +54,7 @@ class Site:
     admission: AdmissionControl
     clock: Clock
     is_secure: bool  # reached by TLS
+    blocks: BlockList  # clients and networks that are refused
     upstream: str | None = None  # the server for requests that are not for a file here
 
     def account_of(self, exchange: Exchange) -> ClassAccount:
@@ -122,6 +125,19 @@ def resolve_target(exchange: Exchange, site: Site) -> Step:
         exchange.proxy, exchange.client = exchange.proxy or exchange.client, client
         exchange.is_from_node = True
     return None
+
+
+def refuse_blocked(exchange: Exchange, site: Site) -> Step:
+    """Refuse the requests of blocked clients, before they cost the disk or a queue anything."""
+    if not site.blocks:
+        return None
+    assert exchange.target is not None
+    block = site.blocks.find(exchange.client, exchange.target.path)
+    if block is None:
+        return None
+    exchange.outcome = BLOCKED
+    fields = [("QoS-Decision", f"blocked; reference={block.id}"), ("Cache-Control", "no-store")]
+    return explain(403, f"Requests from your network are blocked here. Reference: {block.id}.", fields)
 
 
 def look_up_file(exchange: Exchange, site: Site) -> Step:

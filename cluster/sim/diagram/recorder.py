@@ -1,6 +1,6 @@
 """Records messages, views and deliveries of a run, for a space-time diagram.
 
-Below: the world, as one of its listeners.  Neighbour: `diagram` draws the record.
+Below: the world, as one of its listeners.  Neighbour: `drawing` draws the record.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 The lifeline of a process is thick and coloured while it is in an established primary view, and thin while it is not.
 Periods in which nothing happens are shortened, so distances on the time axis are not to scale.
-Below: `space_time` records the run.
+Below: `recorder` records the run.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from cluster.names import View
-    from cluster.sim.space_time import Arrow, LifelineSpan, SpaceTimeRecorder
+    from cluster.sim.diagram.recorder import Arrow, LifelineSpan, SpaceTimeRecorder
 
 COLUMN, LEFT, TOP = 150, 70, 70  # pixels
 STEP_MIN, STEP_MAX = 26, 64
