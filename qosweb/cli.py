@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 from qosweb.analytics.command_line import add_analyze
-from qosweb.errors import UsageError
+from qosweb.errors import UsageError, did_you_mean
 from qosweb.help_text import HelpFormatter, complete_files
-from qosweb.settings import ENV_PREFIX, GROUPS, OPTIONS, did_you_mean, gather
+from qosweb.settings import ENV_PREFIX, GROUPS, OPTIONS, gather
 from qosweb.terminal_text import escape_controls
 from qosweb.tools import command_line as tools
 from qosweb.version import VERSION
@@ -113,7 +113,7 @@ def _add_serve(parser: argparse.ArgumentParser) -> None:
 examples:
   qosweb serve --root site
   qosweb serve --root site --spec shop.webqos --listen 0.0.0.0:8080 --capacity 2MB/s
-  qosweb serve --root empty --upstream http://127.0.0.1:9000 --spec shop.webqos
+  qosweb serve --upstream http://127.0.0.1:9000 --spec shop.webqos
   qosweb serve --config /etc/qosweb.toml
   qosweb serve --root site --key-file cluster.key --data-dir data --group 10.0.0.2:8082 --join 10.0.0.1:8082"""
     parser.add_argument("--config", metavar="FILE.toml", help="settings from a TOML file")

@@ -32,6 +32,7 @@ VALID = {
     "access-log-format": "combined",
     "upstream": "http://127.0.0.1:9000",
     "capacity": "2MB/s",
+    "min-body-rate": "2MB/s",
     "client-share": "40%",
     "trust-proxy": "10.0.0.0/8,192.0.2.1",
     "access-log-fields": "query,user_agent",
@@ -81,6 +82,7 @@ def test_command_line_before_environment_before_file_before_default(spec: Option
         "access-log-format": ("json", "combined", "json"),
         "group": ("h:1", "h:2", "h:3"),
         "capacity": ("1MB/s", "2MB/s", "3MB/s"),
+        "min-body-rate": ("1MB/s", "2MB/s", "3MB/s"),
         "client-share": ("10%", "20%", "30%"),
         "trust-proxy": ("10.0.0.1", "10.0.0.2", "10.0.0.3"),
         "access-log-fields": ("query", "referer", "user_agent,upstream_ms"),
@@ -193,7 +195,7 @@ def test_a_bad_value_is_named_with_its_place_and_what_would_be_right(key: str, v
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({}, "no root: give the folder to serve with --root DIR"),
+        ({}, "nothing to serve: give the folder with --root DIR, or a server with --upstream URL"),
         (
             {"access-log-format": "combined", "access-log-fields": "query"},
             "--access-log-fields is for --access-log-format json; combined has its own fixed fields",

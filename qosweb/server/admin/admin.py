@@ -112,11 +112,14 @@ class Admin:
         return web.Response(text="ok\n")
 
     async def _readyz(self, request: web.Request) -> web.Response:
+        root = self._node.store.root
         checks = {
             "serving": "draining" if self._node.draining else "",
             "cluster": missing_of(self._node),
-            "root": "" if self._node.store.root.is_there() else f"{self._node.settings.root} is not there",
+            "root": "" if root is None or root.is_there() else f"{self._node.settings.root} is not there",
         }
+        if self._node.upstreams.servers:
+            checks["upstream"] = self._node.upstreams.missing
         missing = [f"{name}: {why}" for name, why in checks.items() if why]
         if "verbose" in request.query:
             text = "".join(f"[{'-' if why else '+'}] {name} {why or 'ok'}\n" for name, why in checks.items())

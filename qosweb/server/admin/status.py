@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from qosweb.engine.replicated.pipes import Pipe
     from qosweb.server.cluster.membership import ClusterMembership
     from qosweb.server.process.node import Node
+    from qosweb.server.proxy.server import UpstreamServer
 
 QUEUE_SHOWN_MAX = 1_000
 BLOCKS_SHOWN_MAX = 20
@@ -33,7 +34,8 @@ def status_of(node: Node) -> dict[str, object]:
         "version": VERSION,
         "since": node.started_at,
         "draining": node.draining,
-        "root": str(node.store.root.path),
+        "root": None if node.store.root is None else str(node.store.root.path),
+        "upstreams": {one.name: _upstream(one) for one in node.upstreams.servers},
         "connections": {"open": len(node.connections), **dataclasses.asdict(node.connections.counts)},
         "cache": {
             "pages": len(node.store.resources),
@@ -52,6 +54,22 @@ def status_of(node: Node) -> dict[str, object]:
         },
         "blocks": listed(node.blocking, BLOCKS_SHOWN_MAX),
         "classes": {account.name: _class(account, node, got_bps) for account in accounts.accounts},
+    }
+
+
+def _upstream(server: UpstreamServer) -> dict[str, object]:
+    return {
+        "url": server.settings.url,
+        "scope": server.settings.scope,
+        "weight": server.settings.weight,
+        "health": server.health.state.value,
+        "reason": server.health.reason,
+        "ejections": server.health.ejections,
+        "in_service": server.in_service,
+        "waiting": server.waiting,
+        "connections": server.connections,
+        "requests": server.requests,
+        "failures": server.failures,
     }
 
 
@@ -160,6 +178,7 @@ def _node(pipe: Pipe, wall_ms: int) -> dict[str, object]:
 def _class(account: ClassAccount, node: Node, got_bps: list[int]) -> dict[str, object]:
     found: dict[str, object] = {
         "in_service": account.in_service,
+        "streams": account.streams,
         **{key: count for key, count in account.by_decision().items() if key in ("served", "denied", "failed")},
         "expired": account.decisions["expired"],
         "redirected": account.decisions["redirected"],
