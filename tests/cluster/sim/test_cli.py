@@ -25,6 +25,9 @@ if TYPE_CHECKING:
         (["--seed", "-1"], "expected an integer of at least 0, not '-1'"),
         (["--minutes", "soon"], "expected a number of minutes above 0, not 'soon'"),
         (["--narrate"], "--narrate needs --seed"),
+        (["--diagram", "x.svg"], "--diagram needs --seed or --story"),
+        (["--story", "crash", "--diagram", "x.svg", "--narrate"], "do not combine it with --narrate"),
+        (["--story", "crash", "--diagram", "/nowhere/x.svg"], "--diagram /nowhere/x.svg: No such file"),
         (["--trace", "x"], "--trace needs --seed"),
         (["--seed", "1", "--seeds", "2"], "--seed runs one seed"),
         (["--story", "of the dog"], "invalid choice"),
@@ -46,12 +49,20 @@ def test_exploring_shows_coverage(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_one_seed_is_narrated_and_traced(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["sim", "--seed", "3", "--nodes", "3", "--narrate"]) == 0
-    shown = capsys.readouterr().out
-    assert "start_change(" in shown
-    assert "DVS-NEWVIEW" in shown
-    assert main(["sim", "--seed", "3", "--nodes", "3", "--trace", str(tmp_path / "trace"), "--narrate"]) == 0
-    assert capsys.readouterr().out == shown
+    run = ["sim", "--seed", "3", "--nodes", "3"]
+    shown = {}
+    for level in command_line.LEVELS:
+        assert main([*run, "--narrate", level]) == 0
+        shown[level] = capsys.readouterr().out
+    assert "DVS-GPSND" in shown["messages"]
+    assert "start_change(" in shown["views"]
+    assert "DVS-NEWVIEW" in shown["views"]
+    assert "DVS-GPSND" not in shown["views"]
+    assert "primary view " in shown["summary"]
+    assert shown["summary"].count("\n") <= 60
+    assert shown["summary"].count("\n") < shown["views"].count("\n") < shown["messages"].count("\n")
+    assert main([*run, "--trace", str(tmp_path / "trace"), "--narrate"]) == 0
+    assert capsys.readouterr().out == shown["summary"]
     assert main(["sim", "--seed", "3", "--nodes", "3", "--shrink"]) == 0
     assert "there is nothing to shrink" in capsys.readouterr().out
 
