@@ -1,7 +1,8 @@
-"""The tables of the access log and of the admin API have what the code has: no more and no less."""
+"""The tables of access log, admin API and upstream servers have what the code has: no more and no less."""
 
 from __future__ import annotations
 
+import dataclasses
 import inspect
 import json
 import re
@@ -12,6 +13,7 @@ import pytest
 from qosweb.analytics.read.log_lines import DECISIONS
 from qosweb.server.accesslog.line import EXTRA_FIELDS, JsonLines, LogEntry
 from qosweb.server.admin import admin, block_routes
+from qosweb.upstream_settings import UpstreamSettings
 from tests.docs.blocks import DOCS
 from tests.support.clusters import RunningCluster
 from tests.support.raw import RawConnection
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
 
 LOG = (DOCS / "reference" / "access-log.md").read_text("utf-8")
 ADMIN = (DOCS / "reference" / "admin-api.md").read_text("utf-8")
+SERVER = (DOCS / "reference" / "server.md").read_text("utf-8")
 EVERYWHERE = {"event", "ts", "node", "view", "policy"}  # in every event
 
 
@@ -78,6 +81,10 @@ def test_endpoints() -> None:
     assert len(routes) > 10
     assert first_column(ADMIN, "Request") == routes
     assert {" ".join(line.split("?")[0].split()[:2]) for line in admin.ROUTES.splitlines()[1:]} == routes
+
+
+def test_keys_of_upstream_servers() -> None:
+    assert first_column(SERVER, "Key") == {field.name for field in dataclasses.fields(UpstreamSettings)}
 
 
 @pytest.fixture(scope="module")
