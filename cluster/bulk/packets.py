@@ -1,0 +1,130 @@
+"""Packets of the multicast transport, and the header that every packet carries.
+
+Paper: Freier and Marzullo, TR 90-1141, section 3.3. A sequence number is (number, packet): the number of the message,
+and the position of the packet in it, from zero.
+Departs: the status of a recent message comes with the id of its producer, so that a consumer that saw no packet of a
+message knows whom to ask. `Complete` is new: see `coordinator`.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+import msgspec
+
+from cluster.names import ProcessId
+
+Ranges = tuple[tuple[int, int], ...]  # packets first .. end - 1 of a message, each
+
+
+class Status(IntEnum):
+    """The status of a message: final once it is not pending."""
+
+    PENDING = 0
+    ACCEPTED = 1
+    REJECTED = 2
+
+
+class Slot(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """A recent message: its status and the holder of its token."""
+
+    status: Status
+    producer: ProcessId
+
+
+class Parameters(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """Flow control of the transport (section 3.3)."""
+
+    heartbeat_ms: int  # base unit of time
+    window: int  # data packets that a producer may send in one heartbeat
+    retention: int  # heartbeats for which a producer must be able to send a packet again
+
+
+class Header(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """Part of every packet: what the sender knows of the master, and its flow control parameters.
+
+    `recent` has the messages next - 1, next - 2, ... in this order, at most t_max of them.
+    """
+
+    session: int
+    next: int
+    recent: tuple[Slot, ...]
+    parameters: Parameters
+
+    def slots(self) -> list[tuple[int, Slot]]:
+        """The recent messages with their numbers."""
+        return [(self.next - 1 - at, slot) for at, slot in enumerate(self.recent)]
+
+
+class Packet(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """Base of all packets. The tag names the type on the wire, so it never changes."""
+
+    header: Header
+
+
+class Data(Packet, frozen=True, tag=1):
+    """One piece of a message, for all members."""
+
+    number: int
+    packet: int
+    is_end: bool
+    payload: bytes
+
+
+class Empty(Packet, frozen=True, tag=2):
+    """No data in this heartbeat. `packets`: how many packets of the message were sent so far (0: of no message)."""
+
+    number: int
+    packets: int
+    is_end: bool
+
+
+class Nak(Packet, frozen=True, tag=3):
+    """Asks for packets of a message again. Its parameters are those that the consumer can keep up with."""
+
+    number: int
+    ranges: Ranges
+
+
+class NakDeny(Packet, frozen=True, tag=4):
+    """The sender does not have packets of this message (any more)."""
+
+    number: int
+
+
+class TokenRequest(Packet, frozen=True, tag=5):
+    """A producer asks the master for the right to send one message. `request` counts the messages of the producer."""
+
+    request: int
+
+
+class TokenGrant(Packet, frozen=True, tag=6):
+    """The token: the message gets this number, and goes to these members."""
+
+    request: int
+    number: int
+    members: tuple[ProcessId, ...]
+
+
+class JoinRequest(Packet, frozen=True, tag=7):
+    """A process asks the master to join the web, or to join again after it fell behind."""
+
+    attempt: int
+    with_state: bool
+
+
+class JoinConfirm(Packet, frozen=True, tag=8):
+    """The process is a member, and receives the messages from number `first` on."""
+
+    attempt: int
+    first: int
+    members: tuple[ProcessId, ...]
+
+
+class Complete(Packet, frozen=True, tag=9):
+    """The sender has all packets of this message."""
+
+    number: int
+
+
+AnyPacket = Data | Empty | Nak | NakDeny | TokenRequest | TokenGrant | JoinRequest | JoinConfirm | Complete
