@@ -78,6 +78,7 @@ class Producer:
             message.number = grant.number
             self.retained[grant.number] = message
             self._context.knowledge.members = grant.members
+            self.on_status()
 
     def on_nak(self, sender: ProcessId, nak: Nak) -> bool:
         """Whether the packets will be sent again."""

@@ -119,6 +119,7 @@ class BulkWorld:
         self.delay_s = 0.002
         self.with_state = with_state
         self.sides: list[set[str]] = [set(self.nodes)]
+        self.primary: tuple[ProcessId, ...] = ()
         self.log: list[Entry] = []
         self.truth = Master(SESSION)
         self.spec = AtomicBroadcastSpec()
@@ -187,15 +188,16 @@ class BulkWorld:
                 node.in_primary = False
                 self._do(node, lambda p: p.primary_changed(self.now, is_in=False))
         members = tuple(sorted(self.nodes[name].id for name in primary))
-        if members and members != self.truth.primary:
+        if members != self.primary and members:
             self._append(PrimaryView(members))
             for name in sorted(primary):
                 self.events.after(self.chance.between(0.001, 0.02), self._enter, name, self.nodes[name].incarnation)
+        self.primary = members
 
     def _enter(self, name: str, incarnation: int) -> None:
         """The node has caught up with the log and enters the primary view."""
         node = self.nodes[name]
-        if node.process is None or node.incarnation != incarnation or node.id not in self.truth.primary:
+        if node.process is None or node.incarnation != incarnation or node.id not in self.primary:
             return
         self._catch_up(node, len(self.log))
         if not node.in_primary:
@@ -249,9 +251,9 @@ class BulkWorld:
         if process is None:
             return
         step(process)
+        self._see(node, process)
         for effect in process.take():
             self._perform(node, process, effect)
-        self._see(node, process)
         deadline = process.next_deadline()
         if deadline < node.wake_at or node.wake_at <= self.now:
             node.wake_at = max(deadline, self.now + 1e-6)
@@ -284,6 +286,7 @@ class BulkWorld:
             case Joined(first):
                 self.spec.join(node.id, first)
                 node.marked = {}
+                self._see(node, process)
                 if first > 1:
                     self.count("a process joined later")
             case FellBehind():
@@ -362,7 +365,10 @@ class BulkWorld:
             )
 
     def _all_members(self) -> bool:
-        return all(node.process is not None and node.process.consumer.is_member for node in self.nodes.values())
+        return len(self.primary) == len(self.nodes) and all(
+            node.process is not None and node.process.consumer.is_member and node.in_primary
+            for node in self.nodes.values()
+        )
 
     def _run_until(self, end: float, reached: Callable[[], bool]) -> None:
         while not reached():
