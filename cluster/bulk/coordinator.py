@@ -4,7 +4,7 @@ Paper: Freier and Marzullo, TR 90-1141, fig. 1, sections 3.4 and 5.2. Every proc
 the lowest-ranked member of the primary view. It announces nothing that is not in its replica of the master, which
 changes by ordered entries alone.
 Departs: fig. 1 accepts a message when the master has its last packet. Here a message is accepted when a majority of the
-members in the primary view has all of its packets (`Complete`), so that an accepted message survives the crash of its producer and of
+members in the primary view that receive it has all of its packets (`Complete`), so that an accepted message survives the crash of its producer and of
 the coordinator. A producer has failed if nothing was heard of it for SILENCE_BEATS heartbeats.
 """
 
@@ -131,8 +131,8 @@ class Coordinator:
     def _settle(self) -> None:
         """Proposes what is possible now: acceptances, joins, grants."""
         context, master = self._context, self._context.master
-        voters = set(master.primary).intersection(master.members)
         for number, completed in self._completed.items():
+            voters = master.voters(number)
             if 2 * len(completed & voters) > len(voters):
                 self._propose(Accept(number))
         if self._state_joins:  # no token is granted until a joining process can be given the state (section 3.4)

@@ -99,6 +99,10 @@ class Master:
         at = self.next - 1 - number
         return self.recent[at].status if 0 <= at < len(self.recent) else None
 
+    def voters(self, number: int) -> set[ProcessId]:
+        """The members of the primary view that receive this message: a majority of them has to have it."""
+        return {p for p in self.primary if p in self.members and self.joined[p][1] <= number}
+
     def pending(self) -> list[tuple[int, ProcessId]]:
         """The undecided messages and their producers, oldest first."""
         slots = [(self.next - 1 - at, slot) for at, slot in enumerate(self.recent)]

@@ -58,7 +58,9 @@ class BulkProcess:
 
     def tick(self, now: float) -> None:
         self.context.now = now
+        attempt = self.consumer.attempt
         self.consumer.tick()
+        self._after(attempt)
         self.producer.tick(is_member=self.consumer.is_member)
         if self.coordinator.is_active:
             self.coordinator.tick()
@@ -94,12 +96,15 @@ class BulkProcess:
         context.now = now
         if packet.header.session != context.knowledge.session:
             return
-        was_member = self.consumer.is_member
+        attempt = self.consumer.attempt
         if context.knowledge.learn(packet.header):
             self.producer.on_status()
             self.consumer.on_status()
         self._dispatch(sender, packet)
-        if was_member and not self.consumer.is_member:
+        self._after(attempt)
+
+    def _after(self, attempt: int) -> None:
+        if self.consumer.attempt != attempt:  # this process fell behind
             self.producer.on_lost_web()
 
     def _dispatch(self, sender: ProcessId, packet: AnyPacket) -> None:
