@@ -10,14 +10,17 @@ import difflib
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from ipaddress import ip_network
 from pathlib import Path
 from typing import Any
 
 from qosweb.errors import UsageError
+from qosweb.http.forwarded import Network
 from qosweb.units import Address, format_size, parse_address, parse_count, parse_duration_s, parse_size
 from qosweb.webqos.values import BadValue, rate_bps, share_ppm
 
 ENV_PREFIX = "QOSWEB_"
+LOG_FIELDS = ("user_agent", "referer", "query", "upstream_ms")  # those that a log has on demand
 
 # Kubernetes sets these in every pod if a service is called qosweb (or qosweb-something).
 _OF_AN_ORCHESTRATOR = re.compile(ENV_PREFIX + r"(?:\w+_)?(?:SERVICE_HOST|SERVICE_PORT(?:_\w+)?|PORT(?:_\d+_\w+)?)$")
@@ -52,6 +55,14 @@ def _log_format(text: str) -> str:
     if text not in ("json", "combined"):
         raise ValueError(f"'{text}' is not a log format; use json or combined")
     return text
+
+
+def _log_fields(text: str) -> tuple[str, ...]:
+    names = tuple(dict.fromkeys(one.strip() for one in text.split(",") if one.strip()))
+    for name in names:
+        if name not in LOG_FIELDS:
+            raise ValueError(f"'{name}' is not one of {', '.join(LOG_FIELDS)}{did_you_mean(name, LOG_FIELDS)}")
+    return names
 
 
 def _optional_address(text: str) -> Address | None:
@@ -102,6 +113,23 @@ def _host_names(text: str) -> tuple[str, ...]:
         if not re.fullmatch(r"[A-Za-z0-9._-]{1,255}", name):
             raise ValueError(f"'{name}' is not a host name, such as node1.example (without a port)")
     return names
+
+
+def parse_networks(text: str) -> tuple[Network, ...]:
+    """Parse networks and addresses, separated by commas, such as 10.0.0.0/8. Raises ValueError."""
+    return tuple(_network(one.strip()) for one in text.split(",") if one.strip())
+
+
+def _network(text: str) -> Network:
+    try:
+        return ip_network(text)
+    except ValueError:
+        pass
+    try:
+        hint = f"; did you mean {ip_network(text, strict=False)}?"
+    except ValueError:
+        hint = ""
+    raise ValueError(f"'{text}' is not a network or an address, such as 10.0.0.0/8 or 2001:db8::1{hint}")
 
 
 def _origin(text: str) -> str:
@@ -173,11 +201,21 @@ class ServeSettings:
     order_log: Path | None = _option(_path, "FILE", "log each entry of the cluster's total order", default=None)
     index: str = _option(_file_name, "NAME", "file name of the index page of a directory", default="index.html")
 
+    error_pages: Path | None = _option(
+        _path, "DIR", "folder of error pages such as 404.html, 503.html, 5xx.html", default=None
+    )
+
     tls_cert: Path | None = _option(_path, "F", "certificate chain (PEM) to serve HTTPS", default=None)
     tls_key: Path | None = _option(_path, "F", "private key (PEM) of --tls-cert", default=None)
 
     access_log: str = _option(_log_file, "FILE", "access log; - for standard output, none to disable", default="-")
     access_log_format: str = _option(_log_format, "json|combined", "format of the access log", default="json")
+    access_log_fields: tuple[str, ...] = _option(
+        _log_fields,
+        "NAME",
+        f"more fields of JSON lines: {', '.join(LOG_FIELDS)}; may be repeated",
+        default=(),
+    )
     access_log_rotate: int = _option(
         parse_size, "SIZE", "start a new log file at this size; 0 means never", default=256 << 20
     )
@@ -199,6 +237,18 @@ class ServeSettings:
     )
     upstream_timeout: float = _option(
         _seconds, "TIME", "time limit for --upstream to send data; then 504", default=30.0
+    )
+    trust_proxy: tuple[Network, ...] = _option(
+        parse_networks,
+        "NETWORK",
+        "believe X-Forwarded-For and Forwarded of proxies with these addresses; may be repeated",
+        default=(),
+    )
+    proxy_protocol: bool = _option(
+        _yes_or_no,
+        "",
+        "connections begin with a PROXY header (version 1 or 2); with --trust-proxy only those of these proxies",
+        default=False,
     )
     capacity: int | None = _option(
         parse_byte_rate, "RATE", "bandwidth of this node, such as 2MB/s: responses are paced to it", default=None
@@ -261,7 +311,7 @@ class OptionSpec:
     @property
     def is_list(self) -> bool:
         """Whether the option may be repeated."""
-        return self.parse in (_addresses, _host_names)
+        return self.parse in (_addresses, _host_names, parse_networks, _log_fields)
 
     @property
     def has_default(self) -> bool:
@@ -363,6 +413,8 @@ def _check_together(settings: ServeSettings) -> None:
             f"--max-request-line {format_size(settings.max_request_line)} is larger than --max-header-size "
             f"{format_size(settings.max_header_size)}, which includes it; lower the first or raise the second"
         )
+    if settings.access_log_fields and settings.access_log_format != "json":
+        raise UsageError("--access-log-fields is for --access-log-format json; combined has its own fixed fields")
     _check_group(settings)
     admin = settings.admin
     if admin is not None and not admin.is_loopback and settings.admin_token_file is None:

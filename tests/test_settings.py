@@ -1,6 +1,7 @@
 """Settings of ``qosweb serve``: three sources, their precedence, and helpful errors."""
 
 import contextlib
+from ipaddress import ip_network
 from pathlib import Path
 
 import pytest
@@ -8,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from qosweb.errors import UsageError
-from qosweb.settings import OPTIONS, OptionSpec, ServeSettings, gather
+from qosweb.server.accesslog.line import EXTRA_FIELDS
+from qosweb.settings import LOG_FIELDS, OPTIONS, OptionSpec, ServeSettings, gather
 from qosweb.units import Address
 
 KEYS = [spec.key for spec in OPTIONS]
@@ -31,6 +33,10 @@ VALID = {
     "upstream": "http://127.0.0.1:9000",
     "capacity": "2MB/s",
     "client-share": "40%",
+    "trust-proxy": "10.0.0.0/8,192.0.2.1",
+    "access-log-fields": "query,user_agent",
+    "error-pages": "errors",
+    "proxy-protocol": "yes",
 }
 
 
@@ -76,6 +82,9 @@ def test_command_line_before_environment_before_file_before_default(spec: Option
         "group": ("h:1", "h:2", "h:3"),
         "capacity": ("1MB/s", "2MB/s", "3MB/s"),
         "client-share": ("10%", "20%", "30%"),
+        "trust-proxy": ("10.0.0.1", "10.0.0.2", "10.0.0.3"),
+        "access-log-fields": ("query", "referer", "user_agent,upstream_ms"),
+        "proxy-protocol": ("yes", "no", "yes"),
         "join": ("h:1", "h:2", "h:3"),
         "bootstrap": ("yes", "no", "yes"),
         "public-url": ("http://h:1", "http://h:2", "http://h:3"),
@@ -152,6 +161,13 @@ def test_a_key_given_in_both_spellings_is_refused() -> None:
         ("client-share", "101%", "more than 100%"),
         ("client-share", "25", "did you mean 25%?"),
         ("client-share", "much", "is not a share"),
+        ("trust-proxy", "proxy.example", "is not a network or an address, such as 10.0.0.0/8"),
+        ("trust-proxy", "10.0.0.1/8", "did you mean 10.0.0.0/8?"),
+        ("trust-proxy", "10.0.0.0/8,x", "'x' is not a network"),
+        ("proxy-protocol", "v2", "is neither yes nor no"),
+        ("access-log-fields", "useragent", "did you mean 'user_agent'?"),
+        ("access-log-fields", "query,zzz", "'zzz' is not one of user_agent, referer, query, upstream_ms"),
+        ("error-pages", "", "is not a path"),
         ("max-connections", "1.5", "not a whole number"),
         ("max-header-size", "0", "must be more than 0"),
         ("max-header-size", "999999999GB", "must be at most 64MB"),
@@ -178,6 +194,10 @@ def test_a_bad_value_is_named_with_its_place_and_what_would_be_right(key: str, v
     ("given", "message"),
     [
         ({}, "no root: give the folder to serve with --root DIR"),
+        (
+            {"access-log-format": "combined", "access-log-fields": "query"},
+            "--access-log-fields is for --access-log-format json; combined has its own fixed fields",
+        ),
         ({"tls-cert": "c"}, "TLS needs both --tls-cert and --tls-key; --tls-key is missing"),
         ({"tls-key": "k"}, "TLS needs both --tls-cert and --tls-key; --tls-cert is missing"),
         ({"admin": "0.0.0.0:1"}, "admin address 0.0.0.0:1 is not loopback: it needs --admin-token-file FILE"),
@@ -266,3 +286,15 @@ def test_a_list_of_host_names_for_the_admin_port() -> None:
     for name in ("n1:8081", "http://n1", "n 1", "*"):
         with pytest.raises(UsageError, match=r"--admin-host: '.*' is not a host name"):
             gather({"root": "site", "admin-host": name}, {}, {}, "")
+
+
+def test_trusted_proxies_are_networks_of_both_versions() -> None:
+    settings = from_file({"root": "site", "trust-proxy": ["10.0.0.0/8", "2001:db8::1"]})
+    assert settings.trust_proxy == (ip_network("10.0.0.0/8"), ip_network("2001:db8::1/128"))
+    assert gather({"root": "site", "trust-proxy": "10.0.0.1"}, {}, {}, "").trust_proxy == (ip_network("10.0.0.1/32"),)
+
+
+def test_extra_log_fields_are_those_of_the_log() -> None:
+    assert tuple(EXTRA_FIELDS) == LOG_FIELDS
+    settings = from_file({"root": "site", "access-log-fields": ["query", "referer", "query"]})
+    assert settings.access_log_fields == ("query", "referer")

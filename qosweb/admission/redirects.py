@@ -1,9 +1,9 @@
 """Redirects: sends requests to other nodes of the cluster, and checks the tickets of requests that come from them.
 
 A redirect is a 307 whose Location has a ticket as a query parameter; the ticket holds a channel at the other node. With
-``set redirect = forward`` this node sends the request to the other node itself, with that ticket. A request is
-forwarded at most once: if its ticket came too late, its client is redirected. A request with a bad ticket is not
-denied: it is queued like any other. Tickets are counted by verdict.
+``set redirect = forward`` this node sends the request to the other node itself, with a ticket that also has the
+client's address. A request is forwarded at most once: if its ticket came too late, its client is redirected. A request
+with a bad ticket is not denied: it is queued like any other. Tickets are counted by verdict.
 
 A request has one id in the logs of both nodes: the first node assigns it, the ticket carries it. The id in a bad ticket
 is ignored: a client could otherwise write log lines under the id of another request.
@@ -72,7 +72,15 @@ class Redirects:
         until_ms = self._engine.time_ms + VISIT_MS
         rid = rid or self._next_rid()
         text = self._office.issue(
-            number, account.number, decision.node, authority, target, until_ms, decision.left_ms, rid
+            number,
+            account.number,
+            decision.node,
+            authority,
+            target,
+            until_ms,
+            decision.left_ms,
+            rid,
+            facts.client if forwards else "",
         )
         node = decision.node.name
         if forwards:
@@ -83,6 +91,15 @@ class Redirects:
             ("QoS-Decision", f"redirected; node={node}"),
         )
         return Redirect(account, rid, fields, f"A channel is held for this request at {node}.")
+
+    def forwarded_client(self, facts: RequestFacts) -> str:
+        """The client's address if another node of the cluster forwards the request, as its ticket proves; else empty.
+
+        The request keeps its ticket.
+        """
+        if facts.ticket is None or self._office is None or self._engine is None:
+            return ""
+        return self._office.client_in(facts.ticket, facts.host, facts.origin_form, self._engine.time_ms)
 
     def check_ticket(self, facts: RequestFacts) -> Ticket | None:
         """The ticket of the request if it is good; else None. A ticket is good once."""

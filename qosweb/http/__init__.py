@@ -14,4 +14,6 @@ the one exception that it documents.
     media          media type of a file name
     bodies         framing of request bodies
     hops           header fields of forwarded messages
+    forwarded      the client's address behind trusted proxies
+    problems       errors as JSON, for clients that prefer it
 """

@@ -1,19 +1,20 @@
-"""Header fields of forwarded messages: removes hop-by-hop fields, adds Via and Forwarded. Pure.
+"""Header fields of forwarded messages: removes hop-by-hop fields, adds Via and the fields about the client. Pure.
 
-From: RFC 9110 section 7.6, RFC 7239.
+From: RFC 9110 section 7.6.
 Hop-by-hop fields are the fixed ones and those that Connection lists. Content-Length and Transfer-Encoding are never
-copied: the sender frames the message anew. Via names the intermediary, Forwarded the client.
+copied: the sender frames the message anew. Via names the intermediary, Forwarded and X-Forwarded-For the client; see
+``forwarded``.
 """
 
 from __future__ import annotations
 
-import ipaddress
 from typing import TYPE_CHECKING
+
+from qosweb.http.forwarded import Fields as Fields
+from qosweb.http.forwarded import fields_for_next_server, is_about_client
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
-
-Fields = list[tuple[str, str]]
 
 HOP_BY_HOP = frozenset(
     {
@@ -30,8 +31,8 @@ HOP_BY_HOP = frozenset(
     }
 )
 _DROPPED = HOP_BY_HOP | {"content-length"}  # also if written with '_', which some servers read as '-'
-_NEVER_NAMED = frozenset({"host", "content-length", "via", "forwarded"})  # a client cannot remove them by Connection
-_REWRITTEN = frozenset({"host", "expect", "via", "forwarded"})
+_NEVER_NAMED = frozenset({"host", "content-length", "via"})  # a client cannot remove them by Connection
+_REWRITTEN = frozenset({"host", "expect", "via"})
 
 
 def end_to_end_fields(fields: Iterable[tuple[str, str]]) -> Fields:
@@ -49,18 +50,24 @@ def end_to_end_fields(fields: Iterable[tuple[str, str]]) -> Fields:
 
 
 def request_fields(
-    fields: Iterable[tuple[str, str]], *, host: str, client: str, proto: str, me: str, version: str
+    fields: Iterable[tuple[str, str]], *, host: str, peer: str, is_trusted: bool, proto: str, me: str, version: str
 ) -> Fields:
-    """The fields of a forwarded request. ``version`` is the HTTP version of the request, such as 1.1."""
+    """The fields of a forwarded request. ``version`` is the HTTP version of the request, such as 1.1.
+
+    ``peer`` sent the request; ``is_trusted``: it may say for which client.
+    """
     fields = list(fields)
-    kept = [(name, value) for name, value in end_to_end_fields(fields) if name.lower() not in _REWRITTEN]
+    kept = [
+        (name, value)
+        for name, value in end_to_end_fields(fields)
+        if name.lower() not in _REWRITTEN and not is_about_client(name)
+    ]
     via = [value for name, value in fields if name.lower() == "via"]
-    forwarded = [value for name, value in fields if name.lower() == "forwarded"]
     return [
         ("Host", host),
         *kept,
         ("Via", ", ".join([*via, f"{version} {me}"])),
-        ("Forwarded", ", ".join([*forwarded, _forwarded(client, host, proto)])),
+        *fields_for_next_server(fields, peer=peer, host=host, proto=proto, is_trusted=is_trusted),
     ]
 
 
@@ -75,20 +82,3 @@ def response_fields(fields: Iterable[tuple[str, str]], *, me: str, version: str)
 def is_forwarding_loop(fields: Iterable[tuple[str, str]], me: str) -> bool:
     """Whether ``me`` has forwarded the message before: a forwarding loop."""
     return any(me in hop.split()[1:2] for name, value in fields if name.lower() == "via" for hop in value.split(","))
-
-
-def _forwarded(client: str, host: str, proto: str) -> str:
-    return f"for={_node(client)};host={_quoted(host)};proto={proto}"
-
-
-def _node(client: str) -> str:
-    try:
-        address = ipaddress.ip_address(client.partition("%")[0])
-    except ValueError:
-        return "unknown"
-    return f'"[{address}]"' if address.version == 6 else str(address)
-
-
-def _quoted(text: str) -> str:
-    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
-    return f'"{escaped}"'

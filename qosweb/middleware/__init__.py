@@ -11,14 +11,24 @@ For another framework, describe each request by an `ApplicationRequest` and call
     decided = await door.enter(ApplicationRequest("GET", "/cart", [("Host", "shop.example")], "192.0.2.1"))
 
 A `Denial` has the status, header fields and text of the response. Close a `Permit` with the number of body bytes sent
-when the request is over. `response_fields` gives the header fields that tell the client the decision.
+when the request is over. `response_fields` gives the header fields that tell the client the decision, `response_body`
+the body of a denial.
 
 Each process has its own queue. For one queue over several nodes, put `qosweb serve --upstream` in front.
 """
 
 from qosweb.admission import Denial, Permit
-from qosweb.middleware.doorkeeper import ApplicationRequest, Doorkeeper, response_fields
+from qosweb.middleware.doorkeeper import ApplicationRequest, Doorkeeper, response_body, response_fields
 from qosweb.middleware.for_aiohttp import guard
 from qosweb.middleware.for_asgi import AsgiAdmission
 
-__all__ = ["ApplicationRequest", "AsgiAdmission", "Denial", "Doorkeeper", "Permit", "guard", "response_fields"]
+__all__ = [
+    "ApplicationRequest",
+    "AsgiAdmission",
+    "Denial",
+    "Doorkeeper",
+    "Permit",
+    "guard",
+    "response_body",
+    "response_fields",
+]

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from http import HTTPStatus
 from typing import TYPE_CHECKING
 
 from multidict import CIMultiDict
@@ -19,9 +20,11 @@ from qosweb.admission import AdmissionControl, Clock, Denial, Permit, Wait
 from qosweb.engine.local.requests import Phase
 from qosweb.engine.replicated.compiled_policy import CompiledPolicy
 from qosweb.errors import UsageError
+from qosweb.http.forwarded import TrustedNetworks
 from qosweb.http.hosts import parse_host
+from qosweb.http.problems import preferred_json_type, problem_body
 from qosweb.http.targets import BadTarget, parse_target
-from qosweb.settings import parse_byte_rate
+from qosweb.settings import parse_byte_rate, parse_networks
 from qosweb.webqos import compile_policy
 
 if TYPE_CHECKING:
@@ -59,9 +62,25 @@ class ApplicationRequest:
 class Doorkeeper:
     """Admits the requests of one process according to one specification."""
 
-    def __init__(self, spec: str, *, capacity: str | None = None, source: str = "specification") -> None:
-        """`capacity` is a rate such as ``2MB/s``; None: measured. Raises UsageError for an invalid `spec`."""
+    def __init__(
+        self,
+        spec: str,
+        *,
+        capacity: str | None = None,
+        source: str = "specification",
+        trust_proxy: Iterable[str] = (),
+    ) -> None:
+        """`capacity` is a rate such as ``2MB/s``; None: measured. Raises UsageError for an invalid `spec`.
+
+        `trust_proxy`: networks such as ``10.0.0.0/8``. The client of a request from there is the last other address in
+        its X-Forwarded-For or Forwarded, as with ``qosweb serve --trust-proxy``. Leave it out if the server in which
+        the application runs sets the client's address itself.
+        """
         self._policy = _compile(source, spec)
+        try:
+            self._trusted = TrustedNetworks(parse_networks(",".join(trust_proxy)))
+        except ValueError as error:
+            raise UsageError(f"trust_proxy: {error}") from None
         try:
             self._capacity_bps = None if capacity is None else parse_byte_rate(capacity)
         except ValueError as error:
@@ -71,7 +90,7 @@ class Doorkeeper:
         self._measuring: asyncio.Task[None] | None = None
 
     @classmethod
-    def from_file(cls, path: str | Path, *, capacity: str | None = None) -> Doorkeeper:
+    def from_file(cls, path: str | Path, *, capacity: str | None = None, trust_proxy: Iterable[str] = ()) -> Doorkeeper:
         """Read the specification from a file. Raises UsageError if the file cannot be read or is invalid."""
         try:
             with open(path, encoding="utf-8") as file:
@@ -79,7 +98,7 @@ class Doorkeeper:
         except (OSError, UnicodeDecodeError) as error:
             reason = error.strerror if isinstance(error, OSError) else "not UTF-8"
             raise UsageError(f"{path}: {reason}") from None
-        return cls(text, capacity=capacity, source=str(path))
+        return cls(text, capacity=capacity, source=str(path), trust_proxy=trust_proxy)
 
     async def enter(self, request: ApplicationRequest) -> Permit | Denial:
         """Wait until the request may start or is denied. Close the permit when the request is over.
@@ -87,6 +106,9 @@ class Doorkeeper:
         If the task is cancelled, the request leaves the queue.
         """
         control = self._opened()
+        if request.client in self._trusted:
+            fields = (request.field_lines(name) for name in ("X-Forwarded-For", "Forwarded"))
+            request.client = self._trusted.client_of(request.client, *fields)
         now = self._clock.read()
         account = control.classify(request, now)
         control.record_access(request, now)
@@ -162,7 +184,15 @@ def response_fields(decided: Permit | Denial) -> list[tuple[str, str]]:
     of_class = ("QoS-Class", decided.account.field_text)
     if isinstance(decided, Permit):
         return [of_class, ("QoS-Decision", "served")]
-    return [of_class, *decided.fields]
+    return [of_class, *decided.fields, ("Vary", "Accept")]
+
+
+def response_body(denial: Denial, request: ApplicationRequest) -> tuple[str, bytes]:
+    """The media type and the body of a denial: text, or JSON if the client prefers it."""
+    json_type = preferred_json_type(request.field_lines("Accept"), "text/plain")
+    if json_type is None:
+        return "text/plain; charset=utf-8", f"{denial.text}\n".encode()
+    return json_type, problem_body(denial.status, HTTPStatus(denial.status).phrase, denial.text)
 
 
 def _compile(source: str, spec: str) -> CompiledPolicy:

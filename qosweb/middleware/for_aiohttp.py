@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from aiohttp import web
 
 from qosweb.admission import Denial
-from qosweb.middleware.doorkeeper import ApplicationRequest, response_fields
+from qosweb.middleware.doorkeeper import ApplicationRequest, response_body, response_fields
 
 if TYPE_CHECKING:
     from aiohttp.typedefs import Handler, Middleware
@@ -38,7 +38,8 @@ def _admission(door: Doorkeeper) -> Middleware:
         decided = await door.enter(asked)
         headers = dict(response_fields(decided))
         if isinstance(decided, Denial):
-            return web.Response(status=decided.status, text=f"{decided.text}\n", headers=headers)
+            media_type, body = response_body(decided, asked)
+            return web.Response(status=decided.status, body=body, headers={"Content-Type": media_type, **headers})
         size = 0
         try:
             response = await handler(request)

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, MutableMapping
 from typing import TYPE_CHECKING, Any
 
 from qosweb.admission import Permit
-from qosweb.middleware.doorkeeper import ApplicationRequest, response_fields
+from qosweb.middleware.doorkeeper import ApplicationRequest, response_body, response_fields
 
 if TYPE_CHECKING:
     from qosweb.admission import Denial
@@ -33,11 +33,12 @@ class AsgiAdmission:
         if scope["type"] == "lifespan":
             await self._live(scope, receive, send)
         elif scope["type"] == "http":
-            decided = await self._door.enter(_request(scope))
+            request = _request(scope)
+            decided = await self._door.enter(request)
             if isinstance(decided, Permit):
                 await self._pass(decided, scope, receive, send)
             else:
-                await _deny(decided, send)
+                await _deny(decided, request, send)
         else:
             await self._app(scope, receive, send)
 
@@ -77,10 +78,10 @@ def _encoded(decided: Permit | Denial) -> list[tuple[bytes, bytes]]:
     return [(name.lower().encode(), value.encode("latin-1")) for name, value in response_fields(decided)]
 
 
-async def _deny(denial: Denial, send: Send) -> None:
-    body = f"{denial.text}\n".encode()
+async def _deny(denial: Denial, request: ApplicationRequest, send: Send) -> None:
+    media_type, body = response_body(denial, request)
     headers = [
-        (b"content-type", b"text/plain; charset=utf-8"),
+        (b"content-type", media_type.encode()),
         (b"content-length", str(len(body)).encode()),
         *_encoded(denial),
     ]

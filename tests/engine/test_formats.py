@@ -77,6 +77,7 @@ def issued(good: tuple[TicketVerdict, Ticket]) -> bytes:
             ticket.expires_ms,
             ticket.left_ms,
             ticket.rid,
+            ticket.client,
         )
         .encode()
     )
@@ -100,6 +101,12 @@ def test_tickets(write_golden: bool) -> None:
     cases = {
         "ticket": Case((TicketVerdict.GOOD, Ticket(A, 12, 3, 1_700_000_001_000, 250, rid)), issued, checked),
         "ticket.unlimited": Case((TicketVerdict.GOOD, Ticket(A, 12, 3, 1_700_000_001_000, None, rid)), issued, checked),
+        "ticket.forwarded": Case(
+            (TicketVerdict.GOOD, Ticket(A, 12, 3, 1_700_000_001_000, 250, rid, "192.0.2.7")), issued, checked
+        ),
+        "ticket.forwarded.ipv6": Case(
+            (TicketVerdict.GOOD, Ticket(A, 12, 3, 1_700_000_001_000, 250, rid, "2001:db8::7")), issued, checked
+        ),
     }
     check(DATA / "tickets.txt", cases, write=write_golden)
 

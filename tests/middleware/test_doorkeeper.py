@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import json
+
+import pytest
 
 from qosweb import middleware
-from qosweb.middleware import ApplicationRequest, Denial, Doorkeeper, Permit, response_fields
+from qosweb.errors import UsageError
+from qosweb.middleware import ApplicationRequest, Denial, Doorkeeper, Permit, response_body, response_fields
 from tests.cluster.runtime.loops import eventually, run
 
 SPEC = 'set channel = 64KB in 1s\n</a>.server_resource = 25%\ncookie("plan") = "free" => </b>.num_requests < 1\n'
@@ -39,6 +43,26 @@ def test_a_permit_is_closed_and_the_next_request_gets_it() -> None:
     run(story)
 
 
+def test_the_client_behind_a_trusted_proxy() -> None:
+    async def story() -> None:
+        door = Doorkeeper("client in 10.0.0.0/8 => </**>.server_resource > 1%\n", trust_proxy=["192.0.2.1/32"])
+        forwarded = request("/a", ("X-Forwarded-For", "10.0.0.7"))
+        direct = ApplicationRequest("GET", "/a", [("X-Forwarded-For", "10.0.0.7")], "192.0.2.2")
+        classes = []
+        for one in (forwarded, direct):
+            permit = await door.enter(one)
+            assert isinstance(permit, Permit)
+            classes.append(permit.account.name)
+            permit.close(0)
+        assert (forwarded.client, direct.client) == ("10.0.0.7", "192.0.2.2")
+        assert classes[0] != classes[1]
+        await door.close()
+
+    run(story)
+    with pytest.raises(UsageError, match=r"^trust_proxy: '10.0.0.1/8' is not a network"):
+        Doorkeeper(SPEC, trust_proxy=["10.0.0.1/8"])
+
+
 def test_a_denial_says_why() -> None:
     async def story() -> None:
         door = Doorkeeper("set lifetime = 10ms\n" + SPEC, capacity=ONE_CHANNEL)
@@ -50,6 +74,10 @@ def test_a_denial_says_why() -> None:
         assert fields["QoS-Decision"] == f"denied; reason={denial.reason}"
         assert int(fields["Retry-After"]) >= 1
         assert (denial.status, fields["QoS-Class"]) == (503, denial.account.name)
+        assert response_body(denial, request()) == ("text/plain; charset=utf-8", f"{denial.text}\n".encode())
+        media_type, body = response_body(denial, request("/b", ("Accept", "application/json, */*;q=0.1")))
+        assert (media_type, json.loads(body)["detail"]) == ("application/json", denial.text)
+        assert fields["Vary"] == "Accept"
         await door.close()
 
     run(story)

@@ -45,6 +45,7 @@ _TYPES: dict[str, t.DataType] = {
     "queue_ms": t.DoubleType(),
     "service_ms": t.DoubleType(),
     "total_ms": t.DoubleType(),
+    "reason": t.StringType(),
     "event": t.StringType(),
 }
 
@@ -222,7 +223,7 @@ def narrow(lines: DataFrame, response: str) -> DataFrame:
     file = f.when(f.col("cause").isNotNull(), f.replace(f.col("file"), f.lit("file:///"), f.lit("file:/"))).alias(
         "file"
     )
-    dropped = {"method", "file"} | ({"total_ms"} if response != "total" else set())
+    dropped = {"method", "reason", "file"} | ({"total_ms"} if response != "total" else set())
     return lines.select(*(name for name in lines.columns if name not in dropped), file)
 
 
@@ -255,7 +256,7 @@ def _combined(raw: DataFrame) -> DataFrame:
         "queue_ms": f.lit(0.0),
         "service_ms": f.lit(0.0),
         "total_ms": f.lit(0.0),
-        **{name: f.lit(None).cast("string") for name in ("event", *OF_EVENTS)},
+        **{name: f.lit(None).cast("string") for name in ("reason", "event", *OF_EVENTS)},
     }
     bad = f.when(~is_line, f.col("value"))
     blank = f.trim("value") == ""

@@ -4,9 +4,25 @@ import functools
 import json
 import re
 import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
+
+TEXT_LOGGED_MAX = 512  # characters of a header field or query
 
 _CONTROL_OR_QUOTE = re.compile(r'[\x00-\x1f\x7f"\\]|[^\x00-\x7f]')
+
+
+class RequestDetails(NamedTuple):
+    """Facts of a request that only some logs have."""
+
+    target: str = "-"  # path and query as the client sent them
+    referer: str | None = None
+    agent: str | None = None
+    upstream_s: float | None = None  # until the response of another server began, or failed
+
+
+NO_DETAILS = RequestDetails()
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,10 +41,9 @@ class LogEntry:
     queue_s: float
     service_s: float
     class_name: str = "default"
-    target: str = "-"  # path and query as the client sent them
     version: str = "1.1"
-    referer: str = "-"
-    agent: str = "-"
+    reason: str = ""  # of a denial
+    details: RequestDetails = NO_DETAILS
 
 
 def quoted(text: str) -> str:
@@ -39,7 +54,9 @@ def quoted(text: str) -> str:
 class JsonLines:
     """Formats JSON lines with the documented fields. Parts that rarely change are formatted once."""
 
-    def __init__(self, node: str, view: str, policy: str) -> None:
+    def __init__(self, node: str, view: str, policy: str, fields: Sequence[str] = ()) -> None:
+        """``fields``: names of `EXTRA_FIELDS` that every request has, too."""
+        self._fields = fields
         self._fixed = f'"node":{quoted(node)},"view":{quoted(view)},"policy":{quoted(policy)}'
 
     def policy_event(self, at_s: float, text: str, index: int | None = None) -> str:
@@ -69,6 +86,10 @@ class JsonLines:
         """The part of a line that is constant for one connection."""
         return f'{self._fixed},"client":{quoted(client)}'
 
+    def extra_part(self, details: RequestDetails) -> str:
+        """The extra fields, which follow the host; empty if there are none."""
+        return "".join(f',"{name}":{EXTRA_FIELDS[name](details)}' for name in self._fields)
+
     def page_part(self, path: str) -> str:
         """The part of a line that is constant for every plain GET of one page, up to the class."""
         return f'"path":{quoted(path)},"class":'
@@ -86,13 +107,37 @@ class JsonLines:
 
     def line(self, entry: LogEntry) -> str:
         total_ms = (entry.queue_s + entry.service_s) * 1e3
+        reason = f',"reason":{quoted(entry.reason)}' if entry.reason else ""
+        extra = self.extra_part(entry.details) if self._fields else ""
         return (
             f'{{"ts":{entry.at_s:.3f},"rid":"{entry.rid}",{self.client_part(entry.client)},'
-            f'"method":{quoted(entry.method)},"host":{quoted(entry.host)},"path":{quoted(entry.path)},'
+            f'"method":{quoted(entry.method)},"host":{quoted(entry.host)}{extra},"path":{quoted(entry.path)},'
             f'"class":{quoted(entry.class_name)},"decision":"{entry.decision}","status":{entry.status},'
             f'"bytes":{entry.size},"queue_ms":{entry.queue_s * 1e3:.3f},"service_ms":{entry.service_s * 1e3:.3f},'
-            f'"total_ms":{total_ms:.3f}}}\n'
+            f'"total_ms":{total_ms:.3f}{reason}}}\n'
         )
+
+
+def _text_or_null(text: str | None) -> str:
+    return "null" if text is None else quoted(text[:TEXT_LOGGED_MAX])
+
+
+def _query(target: str) -> str | None:
+    _, mark, query = target.partition("?")
+    return query if mark else None
+
+
+def _ms_or_null(time_s: float | None) -> str:
+    return "null" if time_s is None else f"{time_s * 1e3:.3f}"
+
+
+# Fields of a request that are logged on demand, with their JSON text.
+EXTRA_FIELDS: dict[str, Callable[[RequestDetails], str]] = {
+    "user_agent": lambda details: _text_or_null(details.agent),
+    "referer": lambda details: _text_or_null(details.referer),
+    "query": lambda details: _text_or_null(_query(details.target)),
+    "upstream_ms": lambda details: _ms_or_null(details.upstream_s),
+}
 
 
 def _number(index: int | None) -> str:
@@ -103,10 +148,12 @@ class Combined:
     """Formats lines in Apache's combined log format."""
 
     def line(self, entry: LogEntry) -> str:
+        target, referer, agent, _ = entry.details
+        line = f"{entry.method} {target[:TEXT_LOGGED_MAX]} HTTP/{entry.version}"
         return (
             f"{entry.client} - - [{_day_and_time(int(entry.at_s))}] "
-            f'"{_plain(entry.method)} {_plain(entry.target)} HTTP/{entry.version}" {entry.status} {entry.size or "-"} '
-            f'"{_plain(entry.referer)}" "{_plain(entry.agent)}"\n'
+            f'"{_plain(line)}" {entry.status} {entry.size or "-"} '
+            f'"{_plain(referer or "-")}" "{_plain(agent or "-")}"\n'
         )
 
 

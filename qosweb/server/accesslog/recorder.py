@@ -15,10 +15,13 @@ from typing import TYPE_CHECKING
 from qosweb.admission.class_accounts import SERVICE_BUCKETS_S
 from qosweb.admission.clock import THOUSANDTHS
 from qosweb.engine.local.request_ids import LIFE_LEN, RequestId
-from qosweb.server.accesslog.line import Combined, JsonLines, LogEntry, quoted
-from qosweb.server.request.exchange import PATH_LOGGED_MAX
+from qosweb.server.accesslog.line import Combined, JsonLines, LogEntry, RequestDetails, quoted
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from aiohttp.http import RawRequestMessage
+
     from qosweb.admission import ClassAccount, Clock
     from qosweb.admission.class_accounts import ClassAccounts
     from qosweb.server.accesslog.file import LogFile
@@ -35,14 +38,24 @@ _MS_OF_US = tuple(f"0.{text}" for text in THOUSANDTHS)
 
 
 class AccessRecorder:
-    def __init__(self, clock: Clock, node: str, log: LogFile | None, log_format: str, accounts: ClassAccounts) -> None:
+    def __init__(
+        self,
+        clock: Clock,
+        node: str,
+        log: LogFile | None,
+        log_format: str,
+        accounts: ClassAccounts,
+        extra_fields: Sequence[str] = (),
+    ) -> None:
+        """``extra_fields``: names of `EXTRA_FIELDS` for every JSON line."""
+        self.extra_fields = extra_fields
         self.accounts = accounts
         self.statuses: Counter[int] = Counter()
         self.hosts: dict[str, str] = {}  # valid Host fields seen so far -> their text in a JSON line
         self._log = log
         self._node = node
         self._view = ""
-        self._json = JsonLines(node, self._view, accounts.classifier.policy_hash)
+        self._json = JsonLines(node, self._view, accounts.classifier.policy_hash, extra_fields)
         self._form: JsonLines | Combined = self._json if log_format == "json" else Combined()
         self._lines: list[str] = []
         self._announced = ""
@@ -82,7 +95,7 @@ class AccessRecorder:
         self._event(f"capacity of {of_node}", line)
 
     def _renew_form(self) -> None:
-        json = JsonLines(self._node, self._view, self.accounts.classifier.policy_hash)
+        json = JsonLines(self._node, self._view, self.accounts.classifier.policy_hash, self.extra_fields)
         if self._form is self._json:
             self._form = json
         self._json = json
@@ -134,6 +147,10 @@ class AccessRecorder:
             self.hosts.clear()
         self.hosts[exchange.message.headers["Host"]] = quoted(exchange.host)
 
+    def extra_part(self, message: RawRequestMessage) -> str:
+        """The extra fields of every plain GET with this head."""
+        return self._json.extra_part(_details(message))
+
     def record(self, exchange: Exchange, account: ClassAccount, decision: str, status: int, size: int) -> None:
         """Record the end of a request outside the fast path."""
         message = exchange.message
@@ -144,7 +161,6 @@ class AccessRecorder:
             method=message.method,
             host=exchange.host,
             path=exchange.logged_path,
-            target=message.path[:PATH_LOGGED_MAX],
             decision=decision,
             status=status,
             size=size,
@@ -152,8 +168,8 @@ class AccessRecorder:
             service_s=self._clock.read() - exchange.started,
             class_name=account.name,
             version=f"{message.version.major}.{message.version.minor}",
-            referer=message.headers.get("Referer", "-"),
-            agent=message.headers.get("User-Agent", "-"),
+            reason=exchange.reason if decision in ("denied", "expired") else "",
+            details=_details(message, exchange.upstream_s),
         )
         self._write(entry, account)
 
@@ -175,6 +191,7 @@ class AccessRecorder:
                 queue_s=0.0,
                 service_s=self._clock.read() - arrived,
                 class_name=self.accounts.default.name,
+                reason=TOO_MANY if decision == "denied" else "",
             ),
             self.accounts.default,
         )
@@ -230,3 +247,8 @@ class AccessRecorder:
     def _new_rid(self) -> str:
         self._requests += 1
         return f"{self._rid_prefix}{self._requests}"
+
+
+def _details(message: RawRequestMessage, upstream_s: float | None = None) -> RequestDetails:
+    headers = message.headers
+    return RequestDetails(message.path, headers.get("Referer"), headers.get("User-Agent"), upstream_s)

@@ -70,6 +70,7 @@ class NodeCollector(Collector):
             ("send_timeout", counts.send_timeouts),
             ("malformed", counts.malformed),
             ("tls_handshake", counts.failed_handshakes),
+            ("proxy_header", counts.bad_proxy_headers),
         ):
             ended.add_metric([reason], count)
         yield ended

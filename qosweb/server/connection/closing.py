@@ -29,11 +29,13 @@ class Closing(asyncio.Protocol):
         "_transport",
         "_unread",
         "client",
+        "proxy",
     )
 
     def __init__(self, context: ConnectionContext) -> None:
         self._context = context
-        self.client = ""
+        self.client = ""  # of the current request, if a proxy sent it
+        self.proxy = ""  # the address of the trusted proxy that connected, if it is one
         self._transport: asyncio.Transport | None = None
         self._blocked = False
         self._closing = False

@@ -41,7 +41,10 @@ from qosweb.server.request.exchange import Exchange, Waiting
 if TYPE_CHECKING:
     import asyncio
 
+    from aiohttp.http import RawRequestMessage
+
     from qosweb.server.connection.context import ConnectionContext
+    from qosweb.server.connection.listener import Opening
 
 UNREAD_MAX = 64 << 10  # bytes held back while blocked; above it reading is paused
 
@@ -54,10 +57,12 @@ _REFUSALS = {
 class HttpConnection(Timeouts):
     """Reads requests; `Timeouts`, `Forwarding`, `Sending` and `Closing` are its other parts."""
 
-    __slots__ = ("_consuming", "_eof", "_known_heads", "_resources")
+    __slots__ = ("_consuming", "_eof", "_known_heads", "_opening", "_resources")
 
-    def __init__(self, context: ConnectionContext) -> None:
+    def __init__(self, context: ConnectionContext, opening: Opening | None = None) -> None:
+        """``opening``: the connection until now, if the node's `Listener` has accepted it."""
         super().__init__(context)
+        self._opening = opening
         self._resources = context.site.store.resources
         self._known_heads = context.plain_heads.known
         self._consuming = False
@@ -68,11 +73,22 @@ class HttpConnection(Timeouts):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         transport = cast("asyncio.Transport", transport)  # uvloop's transports do not derive from it
         self._transport = transport
-        peer = transport.get_extra_info("peername")
-        self.client = peer[0] if isinstance(peer, tuple) else "unix"
+        connections, opening = self._context.connections, self._opening
+        if opening is None:
+            peer = transport.get_extra_info("peername")
+            self.client = peer[0] if isinstance(peer, tuple) else "unix"
+        else:
+            self.client = opening.client
+        if is_proxy := self.client in self._context.trusted:
+            self.proxy = self.client
         self.active_at = self._clock.read()
         transport.set_write_buffer_limits(high=WRITE_BUFFER_HIGH, low=WRITE_BUFFER_LOW)
-        refusal = _REFUSALS.get(self._context.connections.enter(self))
+        if opening is None:
+            decision = connections.enter(self, is_exempt=is_proxy)
+        else:
+            decision = connections.replace(opening, self, is_exempt=is_proxy)
+            self._opening = None
+        refusal = _REFUSALS.get(decision)
         if refusal is not None:
             self._reject(refusal, "denied", self.active_at)
 
@@ -178,17 +194,16 @@ class HttpConnection(Timeouts):
         if head is None:
             return
         if not self._log_part:
-            self._on_first_request()
+            self._on_new_client(head.message, piece if head.is_single_piece else b"")
         if (
             not head.has_body
-            and (plain := read_plain(head.message, self._context.recorder.hosts, self._context.site.admission))
-            is not None
+            and (plain := read_plain(head.message, self._context.recorder, self._context.site.admission)) is not None
         ):
             if head.is_single_piece:
                 self._context.plain_heads.remember(piece, plain)
             if self._answer_plain(plain, now):
                 return
-        self._run(Exchange(head.message, head.has_body, self.client, now, now, self._resume))
+        self._run(Exchange(head.message, head.has_body, self.client, now, now, self._resume, self.proxy))
 
     def _answer_plain(self, plain: PlainHead, now: float) -> bool:
         """The fast path. False, without effect, if the page is not in memory, not fresh, or may not start now."""
@@ -214,6 +229,8 @@ class HttpConnection(Timeouts):
 
     def _run(self, exchange: Exchange) -> None:
         step = proceed(exchange, self._context.site)
+        if exchange.is_from_node:
+            self._context.connections.exempt(self)
         if isinstance(step, Waiting):
             self._exchange = exchange
             self._blocked = True
@@ -296,6 +313,7 @@ class HttpConnection(Timeouts):
         if self._log_part:
             self._log_part = self._context.recorder.client_part(self.client)
 
-    def _on_first_request(self) -> None:
+    def _on_new_client(self, message: RawRequestMessage, piece: bytes) -> None:  # noqa: ARG002
+        """The client is known: of the first request, or of the next one from a proxy. ``piece``: its complete head."""
         self._context.connections.on_first_request(self)
         self._log_part = self._context.recorder.client_part(self.client)

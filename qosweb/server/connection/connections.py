@@ -51,6 +51,7 @@ class ConnectionCounts:
     send_timeouts: int = 0
     malformed: int = 0
     failed_handshakes: int = 0
+    bad_proxy_headers: int = 0
 
 
 class Connections:
@@ -65,7 +66,7 @@ class Connections:
         self.total_max = total_max
         self._per_client_max = per_client_max
         self._share_ppm = share_ppm
-        self._all: dict[TrackedConnection, None] = {}
+        self._all: dict[TrackedConnection, str] = {}  # with the client that it counts for; empty: none
         self._silent: dict[TrackedConnection, None] = {}  # no request yet; oldest first
         self._by_client: Counter[str] = Counter()
         self._victims: list[TrackedConnection] = []
@@ -73,19 +74,47 @@ class Connections:
     def __len__(self) -> int:
         return len(self._all)
 
-    def enter(self, connection: TrackedConnection) -> ConnectionDecision:
-        client = client_key(connection.client)
-        if self._by_client[client] >= self._client_max:
-            self.counts.refused_client += 1
+    def enter(self, connection: TrackedConnection, *, is_exempt: bool = False) -> ConnectionDecision:
+        """Accept a connection, or not. ``is_exempt``: it is of a trusted proxy, and counts for no client."""
+        client = "" if is_exempt else client_key(connection.client)
+        if self._has_too_many(client):
             return ConnectionDecision.TOO_MANY_FROM_CLIENT
         if len(self._all) >= self.total_max and not self._displace_one():
             self.counts.refused_full += 1
             return ConnectionDecision.FULL
-        self._by_client[client] += 1
-        self._all[connection] = None
-        self._silent[connection] = None
+        self._add(connection, client)
         self.counts.accepted += 1
         return ConnectionDecision.ACCEPTED
+
+    def replace(self, old: TrackedConnection, new: TrackedConnection, *, is_exempt: bool = False) -> ConnectionDecision:
+        """Let ``new`` take the place of ``old``, perhaps as another client's. If refused, the place is free."""
+        if old not in self._all:
+            return self.enter(new, is_exempt=is_exempt)
+        self.leave(old)
+        client = "" if is_exempt else client_key(new.client)
+        if self._has_too_many(client):
+            return ConnectionDecision.TOO_MANY_FROM_CLIENT
+        self._add(new, client)
+        return ConnectionDecision.ACCEPTED
+
+    def exempt(self, connection: TrackedConnection) -> None:
+        """Count ``connection`` for no client any more: a node of the cluster forwards requests on it."""
+        client = self._all.get(connection)
+        if client:
+            self._all[connection] = ""
+            self._count_out(client)
+
+    def _has_too_many(self, client: str) -> bool:
+        if not client or self._by_client[client] < self._client_max:
+            return False
+        self.counts.refused_client += 1
+        return True
+
+    def _add(self, connection: TrackedConnection, client: str) -> None:
+        if client:
+            self._by_client[client] += 1
+        self._all[connection] = client
+        self._silent[connection] = None
 
     @property
     def _client_max(self) -> int:
@@ -102,15 +131,18 @@ class Connections:
         self._silent.pop(connection, None)
 
     def leave(self, connection: TrackedConnection) -> None:
-        if connection not in self._all:
+        client = self._all.pop(connection, None)
+        if client is None:
             return
-        del self._all[connection]
         self._silent.pop(connection, None)
-        client = client_key(connection.client)
+        if client:
+            self._count_out(client)
+        self._note_if_empty()
+
+    def _count_out(self, client: str) -> None:
         self._by_client[client] -= 1
         if not self._by_client[client]:
             del self._by_client[client]
-        self._note_if_empty()
 
     def sweep(self, now: float) -> None:
         """Let every connection check its timeouts."""

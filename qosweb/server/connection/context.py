@@ -11,6 +11,7 @@ if TYPE_CHECKING:
 
     from aiohttp.base_protocol import BaseProtocol
 
+    from qosweb.http.forwarded import TrustedNetworks
     from qosweb.server.accesslog.recorder import AccessRecorder
     from qosweb.server.connection.client_share import SharedPlaces
     from qosweb.server.connection.connections import Connections
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from qosweb.server.connection.head_parser import HeadLimits
     from qosweb.server.files.pacing import SendPacer
     from qosweb.server.proxy.upstream import Upstreams
+    from qosweb.server.request.error_pages import ErrorPages
     from qosweb.server.request.stages import Site
 
 
@@ -45,3 +47,5 @@ class ConnectionContext:
     upstreams: Upstreams
     name: str  # of the node
     report_fault: Callable[[Exception], None]
+    trusted: TrustedNetworks  # of the proxies in front of this node
+    error_pages: ErrorPages

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from aiohttp.http import RawRequestMessage
 
     from qosweb.admission import AdmissionControl, ClassAccount
+    from qosweb.server.accesslog.recorder import AccessRecorder
 
 HEADS_MAX = 4096
 HEAD_LEN_MAX = 1024
@@ -31,7 +32,7 @@ class PlainHead(NamedTuple):
     """A parsed plain request."""
 
     path: str  # without the query, which does not matter for files
-    host_part: str  # the host as in a line of the access log
+    host_part: str  # the host as in a line of the access log, and the extra fields of such a line
     accept_encoding: str | None
     account: ClassAccount  # of its class
 
@@ -63,8 +64,8 @@ class MessageFacts:
         return self._message.headers.getall(name, [])
 
 
-def read_plain(message: RawRequestMessage, hosts: dict[str, str], admission: AdmissionControl) -> PlainHead | None:
-    """The plain request in ``message``, which has no body; None if it is not plain. ``hosts`` are the known hosts."""
+def read_plain(message: RawRequestMessage, recorder: AccessRecorder, admission: AdmissionControl) -> PlainHead | None:
+    """The plain request in ``message``, which has no body; None if it is not plain."""
     headers = message.headers
     if (
         message.method != "GET"
@@ -80,7 +81,7 @@ def read_plain(message: RawRequestMessage, hosts: dict[str, str], admission: Adm
         or hdrs.TRANSFER_ENCODING in headers
     ):
         return None
-    host_part = hosts.get(headers[hdrs.HOST])
+    host_part = recorder.hosts.get(headers[hdrs.HOST])
     if host_part is None:
         return None
     encodings = headers.getall(hdrs.ACCEPT_ENCODING, None)
@@ -90,16 +91,19 @@ def read_plain(message: RawRequestMessage, hosts: dict[str, str], admission: Adm
     account = admission.classify_head(MessageFacts(message))
     if account is None:
         return None
+    if recorder.extra_fields:
+        host_part += recorder.extra_part(message)
     return PlainHead(path, host_part, None if encodings is None else ", ".join(encodings), account)
 
 
 class PlainHeads:
     """Cache of heads that came at least twice, by their bytes. The connection reads ``known`` directly."""
 
-    __slots__ = ("_seen_once", "known")
+    __slots__ = ("_seen_once", "clients", "known")
 
     def __init__(self) -> None:
         self.known: dict[bytes, PlainHead] = {}
+        self.clients: dict[bytes, str] = {}  # of known heads that trusted proxies sent
         self._seen_once: set[int] = set()  # hashes only: a head that never comes again costs little memory
 
     def remember(self, head: bytes, meaning: PlainHead) -> None:
@@ -113,6 +117,13 @@ class PlainHeads:
         if len(self.known) >= HEADS_MAX:
             self.known.clear()
         self.known[head] = meaning
+
+    def remember_client(self, head: bytes, client: str) -> None:
+        """Remember the client that a trusted proxy names in ``head``, if the head is known."""
+        if head in self.known:
+            if len(self.clients) >= HEADS_MAX:
+                self.clients.clear()
+            self.clients[head] = client
 
     def forget(self) -> None:
         """Clear the cache: the meaning of heads has changed."""

@@ -53,6 +53,8 @@ class Sending(Closing):
 
     def _send(self, exchange: Exchange, answer: Answer) -> None:
         assert self._transport is not None
+        if answer.error is not None:
+            answer = self._context.error_pages.present(answer, exchange.field_lines("Accept"))
         closes = answer.must_close or not exchange.keeps_alive or self._context.connections.draining
         last_line = CLOSE if closes else KEEP_ALIVE if exchange.wants_keep_alive_line else NO_CONNECTION_LINE
         account = self._context.site.account_of(exchange)
@@ -75,7 +77,7 @@ class Sending(Closing):
     def _send_from_disk(self, exchange: Exchange, answer: Answer, head: bytes, *, closes: bool) -> None:
         context = self._context
         assert self._transport is not None
-        if not context.open_files.has_room_for(self.client):
+        if not context.open_files.has_room_for(exchange.client):
             self._send(exchange, _TOO_MANY_FILES if context.open_files.is_full else _TOO_MANY_FILES_TO_CLIENT)
             return
         span = next(part for part in answer.body if isinstance(part, FileSpan))
@@ -88,7 +90,7 @@ class Sending(Closing):
                 os.close(descriptor)
             self._read_again(exchange)
             return
-        context.open_files.take(self.client)
+        context.open_files.take(exchange.client)
         if exchange.permit is not None and exchange.permit.rate_bps is not None:
             self._send_paced(exchange, exchange.permit, answer, head, closes=closes, file=descriptor)
             return
@@ -140,7 +142,7 @@ class Sending(Closing):
         self._sender = self._sending = None
         self._mark_at = 0.0
         if answer.from_disk:
-            self._context.open_files.give_back(self.client)
+            self._context.open_files.give_back(exchange.client)
         self.active_at = self._clock.read()
         if not complete:
             self._record(exchange, "failed", answer.status, body_sent)
@@ -168,6 +170,7 @@ class Sending(Closing):
     def _finish(self, exchange: Exchange, answer: Answer, size: int) -> None:
         decision = decision_of(exchange, answer)
         if decision == "denied" and not exchange.outcome:
+            exchange.reason = CLIENT_SHARE
             self._context.site.account_of(exchange).reasons[CLIENT_SHARE] += 1
         self._record(exchange, decision, answer.status, size)
         if answer.status == 200 and exchange.page is not None:
@@ -182,6 +185,7 @@ class Sending(Closing):
 
     def _reject(self, answer: Answer, decision: str, now: float) -> None:
         assert self._transport is not None
+        answer = self._context.error_pages.present(answer, ())  # its Accept field, if any, was not read
         self._context.recorder.record_unread(self.client, decision, answer.status, answer.length, now)
         account = self._context.recorder.accounts.default
         class_line = denied_lines(account, TOO_MANY) if decision == "denied" else account.failed_line

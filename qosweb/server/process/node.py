@@ -14,6 +14,7 @@ from aiohttp.base_protocol import BaseProtocol
 from qosweb.admission import AdmissionControl, Clock
 from qosweb.engine.replicated.compiled_policy import CompiledPolicy
 from qosweb.errors import UsageError
+from qosweb.http.forwarded import TrustedNetworks
 from qosweb.server.accesslog.file import LogFile
 from qosweb.server.accesslog.recorder import AccessRecorder
 from qosweb.server.cluster.clock_skew import ClockSkewMonitor
@@ -24,13 +25,15 @@ from qosweb.server.connection.connections import Connections
 from qosweb.server.connection.context import ConnectionContext, ConnectionLimits
 from qosweb.server.connection.fast_path import PlainHeads
 from qosweb.server.connection.head_parser import HeadLimits
+from qosweb.server.connection.listener import Listener
+from qosweb.server.connection.proxied_connection import ProxiedConnection
 from qosweb.server.connection.tls import TlsFiles
-from qosweb.server.connection.tls_listener import TlsListener
 from qosweb.server.files.files import Root
 from qosweb.server.files.pacing import SendPacer
 from qosweb.server.files.page_store import PageStore
 from qosweb.server.process.console import log_message, place_of
 from qosweb.server.proxy.upstream import Upstreams
+from qosweb.server.request.error_pages import ErrorPages
 from qosweb.server.request.stages import Site
 from qosweb.webqos.loader import load
 
@@ -75,6 +78,7 @@ class Node:
         self.tls = None
         if settings.tls_cert is not None and settings.tls_key is not None:
             self.tls = TlsFiles(settings.tls_cert, settings.tls_key)
+        self._error_pages = ErrorPages(settings.error_pages)
         self.log = _log_file(settings)
         self._loop = asyncio.get_running_loop()
         policy = self._read_policy()
@@ -93,7 +97,12 @@ class Node:
             log_message=log_message,
         )
         self.recorder = AccessRecorder(
-            self.clock, self.name, self.log, settings.access_log_format, self.admission.accounts
+            self.clock,
+            self.name,
+            self.log,
+            settings.access_log_format,
+            self.admission.accounts,
+            settings.access_log_fields,
         )
         self.connections = Connections(
             total_max=settings.max_connections,
@@ -128,6 +137,8 @@ class Node:
             self.upstreams,
             self.name,
             self._report_fault,
+            TrustedNetworks(settings.trust_proxy),
+            self._error_pages,
         )
         self.faults = 0
         self.primary_since = self.started_at
@@ -137,7 +148,7 @@ class Node:
         self._has_primary = asyncio.Event()
         self._policy_waits: dict[str, asyncio.Future[int | None]] = {}
         self._viewed: tuple[int, View | None] = (-1, None)
-        self._server: asyncio.Server | TlsListener | None = None
+        self._server: asyncio.Server | Listener | None = None
         self._chores: list[asyncio.Task[None]] = []
         self._is_draining = False
 
@@ -146,11 +157,15 @@ class Node:
         address = address_of(listener)
         await self._enter_cluster(f"{'http' if self.tls is None else 'https'}://{address}")
         self.recorder.announce_policy()
-        if self.tls is not None:
-            self._server = TlsListener(self._context, self.tls, listener)
+        connection = ProxiedConnection if self.settings.trust_proxy else HttpConnection
+        has_proxy_headers = self.settings.proxy_protocol
+        if self.tls is not None or has_proxy_headers:
+            self._server = Listener(
+                self._context, listener, connection, tls=self.tls, has_proxy_headers=has_proxy_headers
+            )
         else:
             self._server = await self._loop.create_server(
-                lambda: HttpConnection(self._context), sock=listener, backlog=BACKLOG
+                lambda: connection(self._context), sock=listener, backlog=BACKLOG
             )
         await asyncio.to_thread(self.admission.accounts.classifier.refresh_links, self.store.root.path)
         self._chores = [
@@ -166,7 +181,7 @@ class Node:
         return self._is_draining
 
     def reload(self) -> str:
-        """Read root, pages, specification and certificate from disk again. Returns what became of the policy.
+        """Read root, pages, error pages, specification and certificate again. Returns what became of the policy.
 
         The policy changes only if the file of the specification has changed since it was last read: otherwise this
         would undo a change that was made on an admin port. Raises UsageError, and changes nothing, if one of them is
@@ -178,8 +193,10 @@ class Node:
         is_new = has_changed and policy is not None and policy.text != self.admission.accounts.classifier.text
         if is_new:
             self._check_may_change_policy()
+        error_pages = self._error_pages.read()
         if self.tls is not None:
             self.tls.reload()
+        self._error_pages.replace(error_pages)
         self.store.start_over(root)
         self._context.plain_heads.forget()
         if self.settings.spec is None or policy is None:

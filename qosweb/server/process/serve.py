@@ -103,7 +103,8 @@ def _reload(node: Node, token: Token, notifier: Notifier) -> None:
     try:
         token.reload()
         policy = node.reload()
-        log_message(f"reloaded: root, pages, certificate, admin token; policy: {policy}; other settings need a restart")
+        what = "root, pages, error pages, certificate, admin token"
+        log_message(f"reloaded: {what}; policy: {policy}; other settings need a restart")
     except UsageError as error:
         log_message(f"not reloaded, nothing has changed: {error}")
     notifier.ready("serving")

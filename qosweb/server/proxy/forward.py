@@ -151,7 +151,8 @@ class Relay:
         outgoing = request_fields(
             fields,
             host=exchange.host or self.place.origin.partition("//")[2],
-            client=exchange.client,
+            peer=exchange.proxy or exchange.client,
+            is_trusted=bool(exchange.proxy),
             proto="https" if context.site.is_secure else "http",
             me=context.name,
             version=f"{message.version.major}.{message.version.minor}",
@@ -159,6 +160,7 @@ class Relay:
         if self.request_body is not None and not message.chunked:
             outgoing.append(("Content-Length", str(int(message.headers["Content-Length"]))))
         body = None if self.request_body is None else self.request_body.parts(perf_counter)
+        asked_at = perf_counter()
         try:
             response = await context.upstreams.request(
                 self.place.origin, message.method, self.place.target, outgoing, body
@@ -170,6 +172,8 @@ class Relay:
                 lost = f"The node {self.place.peer}, which was to serve this request, cannot be reached."
                 return explain(503, lost, [("Retry-After", "1")])
             return explain(failed.status, failed.reason, [("Retry-After", "1")] if failed.status == 503 else ())
+        finally:
+            exchange.upstream_s = perf_counter() - asked_at
         try:
             return await self._pass_back(response)
         finally:

@@ -44,6 +44,8 @@ class Exchange:
     arrived: float
     started: float
     resume: Callable[[Exchange], None]
+    proxy: str = ""  # the trusted proxy or node that sent the request for `client`, if there is one
+    is_from_node: bool = False  # another node of the cluster forwards it, as its ticket proves
     host: str = ""
     target: RequestTarget | None = None
     key: str = ""  # the escaped path of the target: the key of its page in the store
@@ -58,6 +60,8 @@ class Exchange:
     permit: Permit | None = None  # set while it is in service
     rid: RequestId | None = None  # set if it came from another node or goes to one
     outcome: str = ""  # the decision for the access log, if it does not follow from the response
+    reason: str = ""  # of its denial
+    upstream_s: float | None = None  # until the response of another server began, or failed
     channel_until: float | None = None  # set at the end: when its last byte was due
     ignored_body: IgnoredBody | None = None  # which the connection reads before the request continues
     ticket: str | None = None  # from the query of the target; see qosweb.engine.local.tickets

@@ -8,11 +8,12 @@ Neighbours: ``qosweb.server.pipeline`` puts the stages in order.
 
 from __future__ import annotations
 
+import functools
 import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from qosweb.admission import Forward, Permit, Wait
+from qosweb.admission import Denial, Forward, Permit, Wait
 from qosweb.engine.local.tickets import without_ticket
 from qosweb.http.hosts import parse_host
 from qosweb.http.preconditions import PreconditionResult, RequestConditions, evaluate, range_applies
@@ -37,6 +38,8 @@ if TYPE_CHECKING:
 
 ALLOW = ("Allow", "GET, HEAD, OPTIONS")
 RANGES_MAX = 16
+
+_explain_denial = functools.lru_cache(maxsize=256)(explain)  # under overload most requests get one of a few responses
 
 Step = Answer | ForwardTarget | Waiting | None
 
@@ -103,7 +106,7 @@ def check_method(exchange: Exchange, site: Site) -> Step:
 
 
 def resolve_target(exchange: Exchange, site: Site) -> Step:
-    """Resolve the request target to a canonical path below the root."""
+    """Resolve the request target to a canonical path below the root; find the client of a forwarded request."""
     if not site.is_secure and exchange.message.path[:6].lower() == "https:":  # RFC 9110 section 7.4
         return explain(421, "An https target was requested on a connection without TLS.", must_close=True)
     try:
@@ -115,6 +118,9 @@ def resolve_target(exchange: Exchange, site: Site) -> Step:
     exchange.key = exchange.target.escaped_path
     if exchange.target.authority is not None:  # RFC 9112 section 3.2.2: it replaces Host
         exchange.host = exchange.target.authority
+    if exchange.ticket is not None and (client := site.admission.redirects.forwarded_client(exchange)):
+        exchange.proxy, exchange.client = exchange.proxy or exchange.client, client
+        exchange.is_from_node = True
     return None
 
 
@@ -158,6 +164,9 @@ def admit(exchange: Exchange, site: Site) -> Step:
     exchange.outcome = decided.decision
     if isinstance(decided, Forward):
         return ForwardTarget(decided.origin, decided.target, decided.node)
+    if isinstance(decided, Denial):
+        exchange.reason = decided.reason
+        return _explain_denial(decided.status, decided.text, decided.fields)
     return explain(decided.status, decided.text, decided.fields)
 
 

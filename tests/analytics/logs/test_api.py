@@ -33,7 +33,7 @@ def own_session(spark: SparkSession) -> SparkSession:
 def log(tmp_path: Path) -> Path:
     log = Log("</a>.available = always\n")
     log.run(10, {"/a": 4, "default": 2})
-    log.request(5.5, "/a", "denied")
+    log.request(5.5, "/a", "denied", reason="bound")
     path = log.write(tmp_path / "a.log")
     with path.open("a") as file:
         file.write("nothing\n")
@@ -46,7 +46,9 @@ def test_logs_are_data_frames_with_the_documented_columns(own_session: SparkSess
         "ts": "double", "rid": "string", "node": "string", "view": "string", "policy": "string", "client": "string",
         "method": "string", "host": "string", "path": "string", "class": "string", "decision": "string",
         "status": "int", "bytes": "bigint", "queue_ms": "double", "service_ms": "double", "total_ms": "double",
+        "reason": "string",
     }  # fmt: skip
+    assert [row["reason"] for row in requests.where("reason is not null").collect()] == ["bound"]
     counts = {
         (row["class"], row["decision"]): row["count"] for row in requests.groupBy("class", "decision").count().collect()
     }

@@ -43,10 +43,34 @@ def test_a_ticket_is_good_once() -> None:
     assert office.check(issued(number=13), HOST, PAGE, NOW)[0] is TicketVerdict.GOOD
 
 
+def forwarded(client: str, expires_ms: int = NOW + 1000) -> str:
+    return TicketOffice(KEY, HERE).issue(12, 3, THERE, HOST, PAGE, expires_ms, 250, RID, client)
+
+
+@pytest.mark.parametrize("client", ["192.0.2.7", "2001:db8::7"])
+def test_the_ticket_of_a_forwarded_request_names_its_client(client: str) -> None:
+    office, text = there(), forwarded(client)
+    assert [office.client_in(text, HOST, PAGE, NOW) for _ in range(2)] == [client, client]  # the ticket is not used
+    good = Ticket(HERE, 12, 3, NOW + 1000, 250, RID, client)
+    assert office.check(text, HOST, PAGE, NOW) == (TicketVerdict.GOOD, good)
+    assert office.client_in(text, HOST, PAGE, NOW) == ""  # used
+
+
+def test_only_a_good_ticket_names_a_client() -> None:
+    text = forwarded("192.0.2.7")
+    assert there().client_in(text, HOST, "/other", NOW) == ""
+    assert there().client_in(text, HOST, PAGE, NOW + 9000) == ""
+    assert TicketOffice(KEY, HERE).client_in(text, HOST, PAGE, NOW) == ""
+    assert TicketOffice(b"x" * 32, THERE).client_in(text, HOST, PAGE, NOW) == ""
+    for other in (issued(), forwarded("unix"), "AAAA", ""):
+        assert there().client_in(other, HOST, PAGE, NOW) == ""
+    assert there().client_in(forwarded("fe80::1%eth0"), HOST, PAGE, NOW) == "fe80::1"
+
+
 def test_a_ticket_is_short_and_safe_in_an_address() -> None:
     rid = RequestId(b"\xff" * 4, 2**63 - 1)
     office = TicketOffice(KEY, ProcessId("n" * 64, 2**63 - 1))
-    text = office.issue(2**63 - 1, 5000, THERE, HOST, PAGE, NOW, 2**31, rid)
+    text = office.issue(2**63 - 1, 5000, THERE, HOST, PAGE, NOW, 2**31, rid, "2001:db8::7")
     assert len(text) <= TEXT_LEN_MAX
     assert len(issued()) < 90
     assert all(c.isascii() and (c.isalnum() or c in "-_") for c in text)

@@ -9,6 +9,7 @@ from signal import Signals
 import pytest
 
 from tests.support.load import Hammer, burst
+from tests.support.misbehaving import MisbehavingServer, Talk
 from tests.support.nodes import RunningNode
 from tests.support.raw import RawConnection
 from tests.support.sites import LARGE, write_site
@@ -205,3 +206,46 @@ def test_malformed_and_late_requests_are_logged(site: Path, tmp_path: Path) -> N
             assert connection.read_reply().status == 408
         assert node.stop() == 0
     assert [line["status"] for line in node.log()] == [414, 431, 431, 501, 505, 413, 408]
+
+
+def test_extra_fields_on_every_line(site: Path, tmp_path: Path) -> None:
+    """Also on the fast path, where heads repeat."""
+    fields = ("--access-log-fields", "user_agent,query", "--access-log-fields", "referer")
+    agents = ["one", 'two"\\']
+    with RunningNode(site, tmp_path, *fields) as node:
+        with node.connect() as connection:
+            for _ in range(5):
+                for agent in agents:
+                    reply = connection.get("/page.html?q=%22", f"User-Agent: {agent}", "Referer: http://x/?a")
+                    assert reply.status == 200
+            assert connection.get("/page.html").status == 200
+            assert connection.get("/missing?", "User-Agent: " + "x" * 2000).status == 404
+        assert ask(node, b"nonsense\r\n\r\n").startswith(b"HTTP/1.1 400")
+        assert node.stop() == 0
+    lines = node.log()
+    with_extra = [*FIELDS[:8], "user_agent", "query", "referer", *FIELDS[8:]]
+    assert [list(line) for line in lines] == [with_extra] * 13
+    seen = [(line["user_agent"], line["query"], line["referer"]) for line in lines]
+    assert seen[:10] == [(agent, "q=%22", "http://x/?a") for agent in agents] * 5
+    assert seen[10:] == [(None, None, None), ("x" * 512, "", None), (None, None, None)]
+
+
+def test_the_upstream_time(site: Path, tmp_path: Path) -> None:
+    def script(talk: Talk) -> None:
+        if talk.path == "/gone":
+            talk.reset()
+        else:
+            talk.send(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
+
+    with (
+        MisbehavingServer(script) as server,
+        RunningNode(site, tmp_path, "--upstream", server.url, "--access-log-fields", "upstream_ms") as node,
+    ):
+        assert node.get("/there").status == 200
+        assert node.get("/gone").status == 502
+        assert node.get("/page.html").status == 200
+        assert node.stop() == 0
+    there, gone, here = node.log()
+    assert 0 < there["upstream_ms"] <= there["service_ms"]
+    assert 0 < gone["upstream_ms"] <= gone["service_ms"]
+    assert here["upstream_ms"] is None

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import hashlib
 import json
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from tests.support.clusters import RunningCluster
 from tests.support.misbehaving import MisbehavingServer, Talk
-from tests.support.raw import Closed
+from tests.support.raw import Closed, RawConnection
 from tests.support.waiting import wait_for
 
 if TYPE_CHECKING:
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 SPEC = "set redirect = forward\nset lifetime = 20s\nset channel = 2MB in 1s\n"
 LARGE = hashlib.shake_128(b"large").digest(3 << 20)  # a second and a half
+CONNECTIONS_MAX = 8
 SLOW = bytes(64 << 20)  # half a minute
 
 
@@ -44,7 +45,13 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningCluster
     (site / "slow.bin").write_bytes(SLOW)
     with (
         MisbehavingServer(echo) as behind,
-        RunningCluster(site, folder, SPEC, "ab", "--capacity", "2MB/s", "--upstream", behind.url) as cluster,
+        RunningCluster(
+            site,
+            folder,
+            SPEC,
+            "ab",
+            *("--capacity", "2MB/s", "--upstream", behind.url, "--max-connections-per-client", str(CONNECTIONS_MAX)),
+        ) as cluster,
     ):
         yield cluster
 
@@ -125,7 +132,44 @@ def test_a_body_passes_with_the_clients_fields(cluster: RunningCluster) -> None:
     for field in ("Host: shop.example", "X-Asked: yes", "Cookie: k=v", "Via: 1.1 a, 1.1 b"):
         assert f"\r\n{field}\r\n" in head
     assert "X-Hop" not in head
-    assert "for=192.0.2.1, for=127.0.0.1;host=" in head
+    assert "192.0.2.1" not in head  # the client is no trusted proxy
+    assert "\r\nX-Forwarded-For: 127.0.0.1, 127.0.0.1\r\n" in head  # the client and a
+
+
+def ask_from(source: str, cluster: RunningCluster, name: str, target: str, *fields: str) -> Reply:
+    with RawConnection(cluster.nodes[name].port, source=source) as connection:
+        return connection.get(target, *fields)
+
+
+def test_the_second_node_knows_the_client(cluster: RunningCluster) -> None:
+    with full_pipe(cluster):
+        assert ask_from("127.0.0.9", cluster, "a", "/small.txt?client").status == 200
+        reply = ask_from("127.0.0.9", cluster, "a", "/echo?client")
+    here = logged(cluster, "a", client="127.0.0.9", path="/small.txt", decision="forwarded")
+    assert logged(cluster, "b", rid=here["rid"])["client"] == "127.0.0.9"
+    here = logged(cluster, "a", client="127.0.0.9", path="/echo", decision="forwarded")
+    assert logged(cluster, "b", rid=here["rid"])["client"] == "127.0.0.9"
+    head = json.loads(reply.body)["head"]
+    assert "\r\nX-Forwarded-For: 127.0.0.9, 127.0.0.1" in head
+    assert "\r\nForwarded: for=127.0.0.9;" in head
+
+
+def test_a_stranger_cannot_claim_a_client(cluster: RunningCluster) -> None:
+    fields = ("X-Forwarded-For: 192.0.2.1", "Forwarded: for=192.0.2.1", "Via: 1.1 a")
+    assert ask_from("127.0.0.8", cluster, "b", "/small.txt?qos-ticket=AAAA", *fields).status == 200
+    assert logged(cluster, "b", client="127.0.0.8", path="/small.txt")["status"] == 200
+    assert not any(line["client"] == "192.0.2.1" for line in cluster.requests("b"))
+
+
+def test_a_node_that_forwards_is_not_one_client(cluster: RunningCluster) -> None:
+    """Its connection, which is kept, does not count for its address."""
+    forwarded(cluster, "/small.txt")
+    b = cluster.nodes["b"]
+    wait_for(lambda: b.metric("qosweb_connections") == 1, "only the connection of a is left")
+    with ExitStack() as stack:
+        for _ in range(CONNECTIONS_MAX):
+            assert stack.enter_context(b.connect()).get("/small.txt").status == 200
+        assert stack.enter_context(b.connect()).read_reply().status == 429
 
 
 def test_a_client_that_disconnects_cancels_its_forwarded_request(cluster: RunningCluster) -> None:

@@ -164,6 +164,9 @@ def test_forwarded_heads_are_serialised_anew(node: RunningNode) -> None:
         'Forwarded: for=127.0.0.1;host="shop.example:99";proto=http',
         "Host: shop.example:99",
         "Via: 1.0 far, 1.1 n1",
+        "X-Forwarded-For: 127.0.0.1",
+        "X-Forwarded-Host: shop.example:99",
+        "X-Forwarded-Proto: http",
         "X-Kept: spaced",
     ]
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from tests.support.clusters import KIB, make_site
 from tests.support.nodes import RunningNode
 from tests.support.raw import RawConnection
+from tests.support.waiting import wait_for
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -92,3 +93,17 @@ def test_lack_of_capacity_is_503(node: RunningNode) -> None:
         if decision(reply) == LATE:
             assert reply.status == 503
             assert "waited for the whole lifetime" in reply.body.decode()
+
+
+def test_the_log_has_the_reason_of_each_denial(node: RunningNode) -> None:
+    replies = crowd(node, "/a/page", "Cookie: plan=free") + crowd(node, "/b/page")
+
+    def lines() -> list[dict[str, Any]]:
+        return [line for line in node.log() if line["decision"] in ("denied", "expired")]
+
+    wait_for(lambda: len(lines()) >= sum(decision(reply) != "served" for reply in replies), "all denials in the log")
+    assert all(line.get("reason") for line in lines())
+    assert {"client_bound", "bound"} <= {line["reason"] for line in lines()}
+    expired = {line["reason"] for line in lines() if line["decision"] == "expired"}
+    assert expired <= {"lifetime", "bound", "client_bound"}  # a bound may have held it up
+    assert not any("reason" in line for line in node.log() if line["decision"] == "served")

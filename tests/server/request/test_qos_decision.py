@@ -99,6 +99,11 @@ def test_responses_of_a_file_server(node: RunningNode, request_head: str, status
         assert decision(connection.read_reply(head_only=request_head.startswith("HEAD"))) == (status, said)
 
 
+def reasons(node: RunningNode) -> set[str]:
+    """The reasons of all denials in the log."""
+    return {line["reason"] for line in node.log() if line["decision"] == "denied"}
+
+
 def test_one_connection_too_many(node: RunningNode) -> None:
     wait_for(lambda: node.metric("qosweb_connections") == 0 or None, "the connections of other tests to end")
     with ExitStack() as stack:
@@ -106,6 +111,7 @@ def test_one_connection_too_many(node: RunningNode) -> None:
             assert stack.enter_context(node.connect()).get("/index.html").status == 200
         reply = stack.enter_context(node.connect()).read_reply()
         assert decision(reply) == (429, "denied; reason=connections")
+        wait_for(lambda: {"connections"} == reasons(node), "the reason in the log")
 
 
 def test_one_file_too_many_for_a_client(tmp_path: Path) -> None:
@@ -116,6 +122,7 @@ def test_one_file_too_many_for_a_client(tmp_path: Path) -> None:
         busy.send(b"GET /large.bin HTTP/1.1\r\nHost: a\r\n\r\n")
         wait_for(lambda: node.metric("qosweb_open_files") == 1 or None, "the file to be sent")
         assert decision(node.get("/large.bin")) == (429, "denied; reason=client_share")
+        wait_for(lambda: {"client_share"} == reasons(node), "the reason in the log")
 
 
 def test_a_node_without_a_specification_says_nothing(tmp_path: Path) -> None:

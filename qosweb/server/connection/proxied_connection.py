@@ -1,0 +1,48 @@
+"""Connection of a node that trusts proxies: each request of a proxy has its own client.
+
+All connections of a node with ``--trust-proxy`` are of this class. One that comes from another address behaves as
+`HttpConnection`. On one that comes from a proxy, ``client`` is that of the current request: requests are handled one
+after the other. The client of a repeated head is cached by its bytes, like its meaning; see ``fast_path``.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from aiohttp import hdrs
+
+from qosweb.server.connection.connection import HttpConnection
+
+if TYPE_CHECKING:
+    from aiohttp.http import RawRequestMessage
+
+    from qosweb.server.connection.head_parser import HeadParser
+
+
+class ProxiedConnection(HttpConnection):
+    __slots__ = ()
+
+    def data_received(self, data: bytes) -> None:
+        if not self.proxy or self._blocked:
+            super().data_received(data)
+        else:
+            self._consume(data, self._clock.read())
+
+    def _consume_head(self, reader: HeadParser, piece: bytes, now: float) -> None:
+        if self.proxy:
+            client = None if self._in_head else self._context.plain_heads.clients.get(piece)
+            if client is None:
+                self.client, self._log_part = self.proxy, ""  # until the head is parsed
+            elif client != self.client or not self._log_part:
+                self.client = client
+                self._log_part = self._context.recorder.client_part(client)
+        super()._consume_head(reader, piece, now)
+
+    def _on_new_client(self, message: RawRequestMessage, piece: bytes) -> None:
+        if self.proxy:
+            headers = message.headers
+            self.client = self._context.trusted.client_of(
+                self.proxy, headers.getall(hdrs.X_FORWARDED_FOR, ()), headers.getall(hdrs.FORWARDED, ())
+            )
+            self._context.plain_heads.remember_client(piece, self.client)
+        super()._on_new_client(message, piece)
