@@ -3,7 +3,8 @@
 Paper: Freier and Marzullo, TR 90-1141, fig. 3 and section 3.3. `next_out` is nextOut; nextIn is `Knowledge.next`.
 Departs: a process that misses packets of an accepted message asks the producer, then the other members in turn, and
 joins again only if none of them has the packets. A member therefore keeps its last KEPT messages to repair others. A
-member that has all packets of a message tells the coordinator (`Complete`). Before a NAK a consumer waits for half a
+member that has all packets of a message tells the coordinator (`Complete`). A message that changes the membership
+has no packets and is complete at once. Before a NAK a consumer waits for half a
 heartbeat, in which reordered packets arrive, plus up to `dally` heartbeats (section 4).
 """
 
@@ -12,14 +13,23 @@ from __future__ import annotations
 from math import inf
 from typing import TYPE_CHECKING
 
-from cluster.bulk.effects import Deliver, Discard, FellBehind, Joined
+from cluster.bulk.effects import DeliverMessage, Discard, Joined, MembersChanged, MissedMessages, SendState
 from cluster.bulk.gaps import Gaps
-from cluster.bulk.master import T_MAX
-from cluster.bulk.packets import Complete, Data, Empty, JoinConfirm, JoinRequest, Nak, NakDeny, Status
+from cluster.bulk.packets import (
+    T_MAX,
+    Complete,
+    DataPacket,
+    EmptyPacket,
+    JoinConfirm,
+    JoinRequest,
+    Nak,
+    NakDeny,
+    Status,
+)
 
 if TYPE_CHECKING:
-    from cluster.bulk.effects import Context
-    from cluster.bulk.packets import Header
+    from cluster.bulk.effects import BulkContext
+    from cluster.bulk.packets import Header, RecentMessage
     from cluster.names import ProcessId
 
 KEPT = T_MAX  # delivered messages that are kept to repair others
@@ -49,10 +59,10 @@ class Incoming:
 class Consumer:
     """Receives the messages of all producers."""
 
-    __slots__ = ("_confirm", "_context", "_state_first", "attempt", "incoming", "is_member", "join_at", "kept", "naks",
-                 "next_out", "with_state")  # fmt: skip
+    __slots__ = ("_confirm", "_context", "_first", "_state_first", "attempt", "incoming", "is_member", "join_at",
+                 "kept", "naks", "next_out", "ready_at", "with_state")  # fmt: skip
 
-    def __init__(self, context: Context, attempt: int, *, with_state: bool) -> None:
+    def __init__(self, context: BulkContext, attempt: int, *, with_state: bool) -> None:
         self._context = context
         self.with_state = with_state
         self.is_member = False
@@ -60,6 +70,8 @@ class Consumer:
         self.join_at = 0.0
         self._confirm: JoinConfirm | None = None  # waits for the state before its first message
         self._state_first = 0  # the first message after the state that this process was given
+        self._first = 0  # the message by which this process joined
+        self.ready_at = inf  # when to tell the coordinator (again) that this process has the state
         self.next_out = 0  # the next message to deliver
         self.incoming: dict[int, Incoming] = {}
         self.kept: dict[int, int] = {}  # delivered messages that are still in the spool: number of packets
@@ -70,7 +82,7 @@ class Consumer:
     def on_confirm(self, confirm: JoinConfirm) -> None:
         if self.is_member or confirm.attempt != self.attempt:
             return
-        if self.with_state and self._state_first != confirm.first:
+        if confirm.giver is not None and self._state_first != confirm.first:
             if self._confirm is None:
                 self._confirm = confirm
                 self.join_at = self._context.now + STATE_BEATS * self._context.flow.heartbeat_s
@@ -78,10 +90,13 @@ class Consumer:
         context = self._context
         self.is_member = True
         self._confirm = None
-        self.next_out = confirm.first
+        self.next_out = confirm.first + 1
+        self._first = confirm.first
+        self.ready_at = context.now if confirm.giver is not None else inf
         context.knowledge.members = confirm.members
-        context.knowledge.forget_below(confirm.first)
-        context.outbox.append(Joined(confirm.first))
+        context.knowledge.forget_below(self.next_out)
+        context.outbox.append(Joined(confirm.first, confirm.giver is not None))
+        context.outbox.append(MembersChanged(confirm.first, confirm.members))
         self.on_status()
 
     def on_state(self, first: int) -> None:
@@ -91,13 +106,13 @@ class Consumer:
             if self._confirm is not None:
                 self.on_confirm(self._confirm)
 
-    def on_data(self, sender: ProcessId, data: Data) -> None:
+    def on_data(self, sender: ProcessId, data: DataPacket) -> None:
         message = self._message(data.number, sender)
         if message is not None and message.gaps.arrived(data.packet, is_end=data.is_end):
             self._context.spool.write(data.number, data.packet, data.payload)
             self._check(data.number, message)
 
-    def on_empty(self, sender: ProcessId, empty: Empty) -> None:
+    def on_empty(self, sender: ProcessId, empty: EmptyPacket) -> None:
         message = self._message(empty.number, sender)
         if message is not None:
             message.gaps.exists(empty.packets, is_end=empty.is_end)
@@ -120,9 +135,9 @@ class Consumer:
         for first, end in nak.ranges[:NAK_RANGES_MAX]:
             for packet in range(max(0, first), min(end, packets, first + room)):
                 payload = context.spool.read(nak.number, packet)
-                context.send(sender, Data(header, nak.number, packet, packet == packets - 1, payload))
+                context.send(sender, DataPacket(header, nak.number, packet, packet == packets - 1, payload))
                 room -= 1
-        context.send(sender, Empty(header, nak.number, packets, True))
+        context.send(sender, EmptyPacket(header, nak.number, packets, True))
         return True
 
     def on_status(self) -> None:
@@ -137,6 +152,8 @@ class Consumer:
             self._ask_to_join()
             return
         now = self._context.now
+        if now >= self.ready_at:
+            self._tell_ready()
         for number, message in list(self.incoming.items()):
             if now >= message.told_at:
                 self._tell_complete(number, message)
@@ -146,15 +163,18 @@ class Consumer:
     def next_deadline(self) -> float:
         if not self.is_member:
             return self.join_at if self._context.coordinator is not None else inf
-        return min((min(message.nak_at, message.told_at) for message in self.incoming.values()), default=inf)
+        first = min((min(message.nak_at, message.told_at) for message in self.incoming.values()), default=inf)
+        return min(first, self.ready_at)
 
     def join_again(self, reason: str) -> None:
-        """This process has missed something for good."""
-        self._context.outbox.append(FellBehind(reason))
-        for number in (*self.incoming, *self.kept):
-            self._context.outbox.append(Discard(number))
+        """This process has missed something for good. It keeps complete messages, since it may have told so."""
+        self._context.outbox.append(MissedMessages(reason))
+        for number, message in self.incoming.items():
+            if message.gaps.is_complete:
+                self.kept[number] = message.gaps.seen
+            else:
+                self._context.outbox.append(Discard(number))
         self.incoming.clear()
-        self.kept.clear()
         self.is_member = False
         self.attempt += 1
         self._confirm = None
@@ -167,7 +187,7 @@ class Consumer:
         knowledge = self._context.knowledge
         if not self.is_member or not self.next_out <= number < knowledge.next:
             return None
-        if knowledge.status(number) is Status.REJECTED:
+        if knowledge.status(number) not in (None, Status.PENDING, Status.ACCEPTED):
             return None
         message = self.incoming.get(number)
         if message is None:
@@ -198,8 +218,18 @@ class Consumer:
         if context.coordinator is not None:
             context.send(context.coordinator, Complete(self._header(), number))
 
+    def _tell_ready(self) -> None:
+        context = self._context
+        joined = context.master.joined.get(context.me)
+        if joined is not None and joined.first == self._first and joined.is_ready:
+            self.ready_at = inf
+            return
+        self.ready_at = context.now + COMPLETE_BEATS * context.flow.heartbeat_s
+        if context.coordinator is not None:
+            context.send(context.coordinator, Complete(self._header(), self._first))
+
     def _advance(self) -> None:
-        context, knowledge = self._context, self._context.knowledge
+        knowledge = self._context.knowledge
         while self.next_out < knowledge.next:
             number = self.next_out
             status = knowledge.status(number)
@@ -208,8 +238,11 @@ class Consumer:
                 self._drop(number)
             elif status is Status.ACCEPTED and message is not None and message.gaps.is_complete:
                 self._deliver(number, message)
-            elif status is None and number < knowledge.next - T_MAX:
-                self.join_again(f"the status of message {number} is not known, and {knowledge.next - 1} has begun")
+            elif status in (Status.JOINED, Status.LEFT, Status.FOUNDED):
+                if not self._change_members(number, knowledge.slots[number]):
+                    return
+            elif knowledge.is_lost(number):
+                self.join_again(f"the status of message {number} was missed")
                 return
             elif knowledge.next - number > BEHIND_MAX:
                 self.join_again(f"message {number} is incomplete, and {knowledge.next - 1} has begun")
@@ -221,12 +254,28 @@ class Consumer:
 
     def _deliver(self, number: int, message: Incoming) -> None:
         context = self._context
-        context.outbox.append(Deliver(number, message.producer))
+        context.outbox.append(DeliverMessage(number, message.producer))
         del self.incoming[number]
         self.kept[number] = message.gaps.seen
         for old in [old for old in self.kept if old <= number - KEPT]:
             del self.kept[old]
             context.outbox.append(Discard(old))
+
+    def _change_members(self, number: int, slot: RecentMessage) -> bool:
+        """Delivers a change of the membership. Returns whether this process is still a member."""
+        context = self._context
+        kept = () if slot.status is Status.FOUNDED else context.knowledge.members
+        members = tuple(member for member in kept if member.name != slot.producer.name)
+        if slot.status is not Status.LEFT:
+            members = (*members, slot.producer)
+        if context.me not in members:
+            self.join_again(f"this process was removed by message {number}")
+            return False
+        if slot.giver == context.me:
+            context.outbox.append(SendState(slot.producer, number))
+        context.knowledge.members = members
+        context.outbox.append(MembersChanged(number, members))
+        return True
 
     def _drop(self, number: int) -> None:
         if self.incoming.pop(number, None) is not None:
@@ -293,4 +342,4 @@ class Consumer:
             context.send(context.coordinator, JoinRequest(self._header(), self.attempt, self.with_state))
 
     def _header(self) -> Header:
-        return self._context.knowledge.header(self._context.flow.parameters, T_MAX)
+        return self._context.knowledge.header(self._context.flow.parameters)

@@ -4,8 +4,9 @@ Paper: Freier and Marzullo, TR 90-1141, fig. 1, sections 3.4 and 5.2. Every proc
 the lowest-ranked member of the primary view. It announces nothing that is not in its replica of the master, which
 changes by ordered entries alone.
 Departs: fig. 1 accepts a message when the master has its last packet. Here a message is accepted when a majority of the
-members in the primary view that receive it has all of its packets (`Complete`), so that an accepted message survives the crash of its producer and of
-the coordinator. A producer has failed if nothing was heard of it for SILENCE_BEATS heartbeats.
+members in the primary view that receive it has all of its packets (`Complete`), so that an accepted message survives
+the crash of its producer and of the coordinator. A producer has failed if nothing was heard of it for SILENCE_BEATS
+heartbeats; a member has failed if it was in no primary view for ABSENCE_BEATS.
 """
 
 from __future__ import annotations
@@ -13,31 +14,30 @@ from __future__ import annotations
 from math import inf
 from typing import TYPE_CHECKING
 
-from cluster.bulk.effects import Multicast, Propose, SendState
-from cluster.bulk.master import T_MAX, Accept, Grant, Join, Reject
-from cluster.bulk.packets import Empty, Header, JoinConfirm, Status, TokenGrant
+from cluster.bulk.effects import Multicast, Propose
+from cluster.bulk.master import Accept, AddMember, Grant, MarkReady, Reject, RemoveMember
+from cluster.bulk.packets import EmptyPacket, Header, JoinConfirm, Status, TokenGrant
 
 if TYPE_CHECKING:
-    from cluster.bulk.consumer import Consumer
-    from cluster.bulk.effects import Context
+    from cluster.bulk.effects import BulkContext
     from cluster.bulk.master import Entry
     from cluster.bulk.packets import Complete, JoinRequest, TokenRequest
     from cluster.names import ProcessId
 
 SILENCE_BEATS = 24  # heartbeats of silence after which the holder of a token has failed
+ABSENCE_BEATS = 50  # heartbeats outside the primary view after which a member has failed
 REPEAT_BEATS = 16  # heartbeats after which a proposal that did not arrive in the order is repeated
 IDLE_BEATS = 8  # heartbeats between empty packets when nothing happens
+NO_REQUEST = (0, 0)
 
 
 class Coordinator:
     """Its state is volatile: what a successor must know is in the replicated master."""
 
-    __slots__ = ("_beat_at", "_busy_until", "_completed", "_consumer", "_context", "_heard", "_proposed", "_requests",
-                 "_state_joins")  # fmt: skip
+    __slots__ = ("_absent", "_beat_at", "_busy_until", "_completed", "_context", "_heard", "_proposed", "_requests")
 
-    def __init__(self, context: Context, consumer: Consumer) -> None:
+    def __init__(self, context: BulkContext) -> None:
         self._context = context
-        self._consumer = consumer
         self.reset()
 
     def reset(self) -> None:
@@ -47,8 +47,8 @@ class Coordinator:
         self._requests: dict[ProcessId, int] = {}  # waiting for a token, first come, first served
         self._completed: dict[int, set[ProcessId]] = {}
         self._heard: dict[int, float] = {}  # when something was heard of the producer of a pending message
+        self._absent: dict[ProcessId, float] = {}  # members outside the primary view, and since when
         self._proposed: dict[Entry, float] = {}
-        self._state_joins: dict[ProcessId, int] = {}  # wait until no message is pending
 
     @property
     def is_active(self) -> bool:
@@ -58,23 +58,20 @@ class Coordinator:
 
     def on_request(self, sender: ProcessId, packet: TokenRequest) -> None:
         master = self._context.master
-        request, number = master.granted.get(sender, (0, 0))
+        request, number = master.granted.get(sender, NO_REQUEST)
         if packet.request == request:
             self._send_token(sender, request, number)
-        elif packet.request > request and sender in master.members:
+        elif packet.request > request and sender in master.joined:
             self._requests[sender] = packet.request
             self._settle()
 
     def on_join(self, sender: ProcessId, packet: JoinRequest) -> None:
-        attempt, first = self._context.master.joined.get(sender, (0, 0))
-        if packet.attempt == attempt:
-            self._confirm(sender, attempt, first)
-        elif packet.attempt > attempt:
-            if not packet.with_state:
-                self._propose(Join(sender, packet.attempt))
-            else:
-                self._state_joins[sender] = packet.attempt
-                self._settle()
+        master = self._context.master
+        joined = master.joined.get(sender)
+        if joined is not None and joined.attempt == packet.attempt:
+            self._confirm(sender)
+        elif master.can_join(sender, packet.attempt, with_state=packet.with_state):
+            self._propose(AddMember(sender, packet.attempt, packet.with_state))
 
     def on_producer(self, number: int) -> None:
         """A packet of this message arrived: its producer is alive."""
@@ -82,7 +79,12 @@ class Coordinator:
             self._heard[number] = self._context.now
 
     def on_complete(self, sender: ProcessId, packet: Complete) -> None:
-        if self._context.master.status(packet.number) is Status.PENDING:
+        master = self._context.master
+        joined = master.joined.get(sender)
+        if joined is not None and joined.first == packet.number:
+            if not joined.is_ready:
+                self._propose(MarkReady(sender, packet.number))
+        elif master.status(packet.number) is Status.PENDING:
             self._completed.setdefault(packet.number, set()).add(sender)
             self._settle()
 
@@ -91,17 +93,15 @@ class Coordinator:
         self._proposed.pop(entry, None)
         context, master = self._context, self._context.master
         match entry:
-            case Grant(producer, request) if master.granted.get(producer, (0, 0))[0] == request:
+            case Grant(producer, request) if master.granted.get(producer, NO_REQUEST)[0] == request:
                 self._requests.pop(producer, None)
                 number = master.granted[producer][1]
                 self._heard[number] = context.now
                 self._send_token(producer, request, number)
-            case Join(member, attempt) if master.joined.get(member, (0, 0))[0] == attempt:
-                first = master.joined[member][1]
-                if self._state_joins.pop(member, 0) == attempt:
-                    context.outbox.append(SendState(member, first))
-                self._confirm(member, attempt, first)
-            case Accept() | Reject():
+            case AddMember(member, attempt) if member in master.joined and master.joined[member].attempt == attempt:
+                self._confirm(member)
+                self._announce()
+            case Accept() | Reject() | RemoveMember():
                 self._announce()
             case _:
                 pass
@@ -118,42 +118,42 @@ class Coordinator:
         for number, _ in context.master.pending():
             if now >= self._heard.setdefault(number, now) + SILENCE_BEATS * beat:
                 self._propose(Reject(number))
+        self._remove_absent()
         self._settle()
-        if now >= self._beat_at + (beat if self._is_busy() else IDLE_BEATS * beat):
+        if now >= self.next_deadline():
             self._announce()
 
     def next_deadline(self) -> float:
-        beat = self._context.flow.heartbeat_s
-        return self._beat_at + (beat if self._is_busy() else IDLE_BEATS * beat)
+        return self._beat_at + (1 if self._is_busy() else IDLE_BEATS) * self._context.flow.heartbeat_s
 
     # ---- local actions
 
     def _settle(self) -> None:
-        """Proposes what is possible now: acceptances, joins, grants."""
-        context, master = self._context, self._context.master
-        for number, completed in self._completed.items():
-            voters = master.voters(number)
-            if 2 * len(completed & voters) > len(voters):
-                self._propose(Accept(number))
-        if self._state_joins:  # no token is granted until a joining process can be given the state (section 3.4)
-            if self._is_current(master.next):
-                self._propose(Join(*next(iter(self._state_joins.items()))))
+        """Proposes what is possible now: decisions and grants."""
+        master = self._context.master
+        for number, _ in master.pending():
+            holders = self._completed.get(number, set())
+            if not master.voters(number):  # nobody receives it any more
+                self._propose(Reject(number))
+            elif master.can_accept(number, holders) and not self._is_accepting(number):
+                self._propose(Accept(number, tuple(sorted(holders))))
+        if any(type(entry) is Grant for entry in self._proposed):
             return
         for producer, request in self._requests.items():
             if master.can_grant(producer, request):
-                if not any(type(entry) is Grant for entry in self._proposed):
-                    self._propose(Grant(producer, request))
+                self._propose(Grant(producer, request))
                 break
-        self._busy_until = max(self._busy_until, context.now) if master.pending() else self._busy_until
 
-    def _is_current(self, first: int) -> bool:
-        """All messages below `first` are decided and delivered here, and none after them has begun."""
-        master = self._context.master
-        return not master.pending() and master.next == first and self._has_delivered(first)
+    def _is_accepting(self, number: int) -> bool:
+        return any(type(entry) is Accept and entry.number == number for entry in self._proposed)
 
-    def _has_delivered(self, first: int) -> bool:
-        consumer = self._consumer
-        return not consumer.is_member or consumer.next_out == first
+    def _remove_absent(self) -> None:
+        context = self._context
+        absent = [member for member in context.master.joined if member not in context.master.primary]
+        self._absent = {member: self._absent.get(member, context.now) for member in absent}
+        for member, since in self._absent.items():
+            if context.now >= since + ABSENCE_BEATS * context.flow.heartbeat_s:
+                self._propose(RemoveMember(member, context.master.joined[member].first))
 
     def _propose(self, entry: Entry) -> None:
         if entry not in self._proposed:
@@ -168,16 +168,16 @@ class Coordinator:
         self._beat_at = context.now
         if context.master.pending():
             self._busy_until = context.now + context.flow.retention * context.flow.heartbeat_s
-        context.outbox.append(Multicast(Empty(self.header(), 0, 0, False)))
+        context.outbox.append(Multicast(EmptyPacket(self._header(), 0, 0, False)))
 
     def _send_token(self, producer: ProcessId, request: int, number: int) -> None:
-        context = self._context
-        context.send(producer, TokenGrant(self.header(), request, number, context.master.members))
+        self._context.send(producer, TokenGrant(self._header(), request, number))
 
-    def _confirm(self, member: ProcessId, attempt: int, first: int) -> None:
-        context = self._context
-        context.send(member, JoinConfirm(self.header(), attempt, first, context.master.members))
+    def _confirm(self, member: ProcessId) -> None:
+        joined = self._context.master.joined[member]
+        confirm = JoinConfirm(self._header(), joined.attempt, joined.first, joined.members, joined.giver)
+        self._context.send(member, confirm)
 
-    def header(self) -> Header:
+    def _header(self) -> Header:
         master = self._context.master
-        return Header(master.session, master.next, tuple(master.recent[:T_MAX]), self._context.flow.parameters)
+        return Header(master.session, master.next, tuple(master.recent), self._context.flow.parameters)

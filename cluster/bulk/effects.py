@@ -45,7 +45,7 @@ class Propose(msgspec.Struct, frozen=True):
     entry: Entry
 
 
-class Deliver(msgspec.Struct, frozen=True):
+class DeliverMessage(msgspec.Struct, frozen=True):
     """For the application: message `number` was accepted and is complete in the spool."""
 
     number: int
@@ -58,33 +58,56 @@ class Discard(msgspec.Struct, frozen=True):
     number: int
 
 
-class Resolved(msgspec.Struct, frozen=True):
-    """For the application: what became of its message `request`."""
+class MessageResolved(msgspec.Struct, frozen=True):
+    """For the application: what became of its message `request`, which got this number."""
 
     request: int
+    number: int
     outcome: Outcome
 
 
 class Joined(msgspec.Struct, frozen=True):
-    """For the application: this process is a member and delivers messages from `first` on."""
+    """For the application: this process is a member and delivers messages from `first` on.
+
+    `has_state`: it was given the state before that message. Otherwise it begins without one.
+    """
 
     first: int
+    has_state: bool
 
 
-class FellBehind(msgspec.Struct, frozen=True):
+class MembersChanged(msgspec.Struct, frozen=True):
+    """For the application: from message `number` on these are the members, the same at every member."""
+
+    number: int
+    members: tuple[ProcessId, ...]
+
+
+class MissedMessages(msgspec.Struct, frozen=True):
     """For the application: this process has missed something for good. It joins again."""
 
     reason: str
 
 
 class SendState(msgspec.Struct, frozen=True):
-    """For the application: give the state before message `first` to a process that joins."""
+    """For the application: give the present state, that before message `first`, to a process that joins."""
 
     to: ProcessId
     first: int
 
 
-Effect = SendTo | Multicast | Propose | Deliver | Discard | Resolved | Joined | FellBehind | SendState
+Effect = (
+    SendTo
+    | Multicast
+    | Propose
+    | DeliverMessage
+    | Discard
+    | MessageResolved
+    | Joined
+    | MembersChanged
+    | MissedMessages
+    | SendState
+)
 
 
 class Spool(Protocol):
@@ -94,7 +117,7 @@ class Spool(Protocol):
     def read(self, number: int, packet: int) -> bytes: ...
 
 
-class Source(Protocol):
+class MessageSource(Protocol):
     """The content of a message to send, in packets. Packets below `available` can be read again at any time."""
 
     @property
@@ -104,7 +127,7 @@ class Source(Protocol):
     def read(self, packet: int) -> bytes: ...
 
 
-class Context:
+class BulkContext:
     """State shared by the automata of a process."""
 
     __slots__ = ("chance", "flow", "in_primary", "knowledge", "master", "me", "now", "outbox", "spool")

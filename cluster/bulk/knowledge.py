@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cluster.bulk.packets import Header, Slot, Status
+from cluster.bulk.packets import T_MAX, Header, RecentMessage, Status
 
 if TYPE_CHECKING:
     from cluster.bulk.packets import Parameters
@@ -25,7 +25,7 @@ class Knowledge:
         self.session = session
         self.next = 1
         self.base = 1
-        self.slots: dict[int, Slot] = {}
+        self.slots: dict[int, RecentMessage] = {}
         self.members: tuple[ProcessId, ...] = ()
 
     def learn(self, header: Header) -> bool:
@@ -44,15 +44,21 @@ class Knowledge:
         slot = self.slots.get(number)
         return slot.status if slot is not None else None
 
+    def is_lost(self, number: int) -> bool:
+        """Whether this member missed the final status of a message: headers no longer have it."""
+        return number < self.next - T_MAX and self.status(number) in (None, PENDING)
+
     def forget_below(self, base: int) -> None:
+        """Drops statuses below `base`, but none that a header still has: a producer may wait for it."""
+        base = min(base, self.next - T_MAX)
         for number in range(self.base, base):
             self.slots.pop(number, None)
         self.base = max(self.base, base)
 
-    def header(self, parameters: Parameters, recent_max: int) -> Header:
+    def header(self, parameters: Parameters) -> Header:
         """The header of a packet of this member: the newest consecutive statuses that it knows."""
         recent = []
-        for number in range(self.next - 1, self.next - 1 - recent_max, -1):
+        for number in range(self.next - 1, self.next - 1 - T_MAX, -1):
             slot = self.slots.get(number)
             if slot is None:
                 break

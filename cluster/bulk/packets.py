@@ -3,7 +3,8 @@
 Paper: Freier and Marzullo, TR 90-1141, section 3.3. A sequence number is (number, packet): the number of the message,
 and the position of the packet in it, from zero.
 Departs: the status of a recent message comes with the id of its producer, so that a consumer that saw no packet of a
-message knows whom to ask. `Complete` is new: see `coordinator`.
+message knows whom to ask. Changes of the membership are messages (section 5.3) without packets: their status says it
+all; a token therefore does not list the members. `Complete` is new: see `coordinator`.
 """
 
 from __future__ import annotations
@@ -14,22 +15,31 @@ import msgspec
 
 from cluster.names import ProcessId
 
+T_MAX = 8  # messages whose status is in a header; the most tokens at a time (t_max of section 5.1)
+
 Ranges = tuple[tuple[int, int], ...]  # packets first .. end - 1 of a message, each
 
 
 class Status(IntEnum):
-    """The status of a message: final once it is not pending."""
+    """The status of a message: final once it is not pending. The last three are changes of the membership."""
 
     PENDING = 0
     ACCEPTED = 1
     REJECTED = 2
+    JOINED = 3
+    LEFT = 4
+    FOUNDED = 5  # joined when no member had the state: the web begins again with this process alone
 
 
-class Slot(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """A recent message: its status and the holder of its token."""
+class RecentMessage(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """A recent message: its status, and the holder of its token or the member that joined or left.
+
+    `giver`: the member that gives the joining process the state before this message.
+    """
 
     status: Status
     producer: ProcessId
+    giver: ProcessId | None = None
 
 
 class Parameters(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -48,10 +58,10 @@ class Header(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
     session: int
     next: int
-    recent: tuple[Slot, ...]
+    recent: tuple[RecentMessage, ...]
     parameters: Parameters
 
-    def slots(self) -> list[tuple[int, Slot]]:
+    def slots(self) -> list[tuple[int, RecentMessage]]:
         """The recent messages with their numbers."""
         return [(self.next - 1 - at, slot) for at, slot in enumerate(self.recent)]
 
@@ -62,7 +72,7 @@ class Packet(msgspec.Struct, frozen=True, array_like=True, gc=False):
     header: Header
 
 
-class Data(Packet, frozen=True, tag=1):
+class DataPacket(Packet, frozen=True, tag=1):
     """One piece of a message, for all members."""
 
     number: int
@@ -71,7 +81,7 @@ class Data(Packet, frozen=True, tag=1):
     payload: bytes
 
 
-class Empty(Packet, frozen=True, tag=2):
+class EmptyPacket(Packet, frozen=True, tag=2):
     """No data in this heartbeat. `packets`: how many packets of the message were sent so far (0: of no message)."""
 
     number: int
@@ -99,11 +109,10 @@ class TokenRequest(Packet, frozen=True, tag=5):
 
 
 class TokenGrant(Packet, frozen=True, tag=6):
-    """The token: the message gets this number, and goes to these members."""
+    """The token: the message gets this number."""
 
     request: int
     number: int
-    members: tuple[ProcessId, ...]
 
 
 class JoinRequest(Packet, frozen=True, tag=7):
@@ -114,17 +123,21 @@ class JoinRequest(Packet, frozen=True, tag=7):
 
 
 class JoinConfirm(Packet, frozen=True, tag=8):
-    """The process is a member, and receives the messages from number `first` on."""
+    """The process is a member, and receives the messages from number `first` on, which says that it joined.
+
+    `members`: those after message `first`. `giver`: the member that gives it the state before message `first`.
+    """
 
     attempt: int
     first: int
     members: tuple[ProcessId, ...]
+    giver: ProcessId | None
 
 
 class Complete(Packet, frozen=True, tag=9):
-    """The sender has all packets of this message."""
+    """The sender has all packets of this message; if it joined by this message: it has the state before it."""
 
     number: int
 
 
-AnyPacket = Data | Empty | Nak | NakDeny | TokenRequest | TokenGrant | JoinRequest | JoinConfirm | Complete
+AnyPacket = DataPacket | EmptyPacket | Nak | NakDeny | TokenRequest | TokenGrant | JoinRequest | JoinConfirm | Complete

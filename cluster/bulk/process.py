@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 
 from cluster.bulk.consumer import Consumer
 from cluster.bulk.coordinator import Coordinator
-from cluster.bulk.effects import Context
+from cluster.bulk.effects import BulkContext
 from cluster.bulk.knowledge import Knowledge
 from cluster.bulk.packets import (
     Complete,
-    Data,
-    Empty,
+    DataPacket,
+    EmptyPacket,
     JoinConfirm,
     JoinRequest,
     Nak,
@@ -26,7 +26,7 @@ from cluster.bulk.packets import (
 from cluster.bulk.producer import Producer, deny
 
 if TYPE_CHECKING:
-    from cluster.bulk.effects import Effect, Source, Spool
+    from cluster.bulk.effects import Effect, MessageSource, Spool
     from cluster.bulk.flow_control import FlowControl
     from cluster.bulk.master import Entry, Master
     from cluster.bulk.packets import AnyPacket
@@ -47,25 +47,25 @@ class BulkProcess:
         spool: Spool,
         chance: RandomSource,
         *,
+        start: int = 0,
         with_state: bool = False,
     ) -> None:
-        self.context = Context(me, chance, master, Knowledge(master.session), flow, spool)
-        self.producer = Producer(self.context)
-        self.consumer = Consumer(self.context, master.joined.get(me, (0, 0))[0] + 1, with_state=with_state)
-        self.coordinator = Coordinator(self.context, self.consumer)
+        """`start`: higher than every attempt to join and every request of an earlier process of this name."""
+        self.context = BulkContext(me, chance, master, Knowledge(master.session), flow, spool)
+        self.producer = Producer(self.context, start)
+        self.consumer = Consumer(self.context, start + 1, with_state=with_state)
+        self.coordinator = Coordinator(self.context)
 
     # ---- inputs
 
     def tick(self, now: float) -> None:
         self.context.now = now
-        attempt = self.consumer.attempt
         self.consumer.tick()
-        self._after(attempt)
         self.producer.tick(is_member=self.consumer.is_member)
         if self.coordinator.is_active:
             self.coordinator.tick()
 
-    def send(self, now: float, source: Source) -> int:
+    def send(self, now: float, source: MessageSource) -> int:
         self.context.now = now
         return self.producer.send(source)
 
@@ -96,23 +96,17 @@ class BulkProcess:
         context.now = now
         if packet.header.session != context.knowledge.session:
             return
-        attempt = self.consumer.attempt
         if context.knowledge.learn(packet.header):
             self.producer.on_status()
             self.consumer.on_status()
         self._dispatch(sender, packet)
-        self._after(attempt)
-
-    def _after(self, attempt: int) -> None:
-        if self.consumer.attempt != attempt:  # this process fell behind
-            self.producer.on_lost_web()
 
     def _dispatch(self, sender: ProcessId, packet: AnyPacket) -> None:
         match packet:
-            case Data():
+            case DataPacket():
                 self.consumer.on_data(sender, packet)
                 self.coordinator.on_producer(packet.number)
-            case Empty():
+            case EmptyPacket():
                 self.consumer.on_empty(sender, packet)
                 self.coordinator.on_producer(packet.number)
             case Nak():

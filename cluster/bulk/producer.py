@@ -2,7 +2,8 @@
 
 Paper: Freier and Marzullo, TR 90-1141, fig. 2 and section 3.3. At most `window` data packets per heartbeat; packets
 that were asked for again come first; a heartbeat without data gets an empty packet.
-Departs: a packet is kept until its message is decided, and then for `retention` heartbeats. Within a heartbeat the
+Departs: a packet is kept until its message is decided, and then for `retention` heartbeats after the last NAK, but not
+longer than HELD_MAX times that. Within a heartbeat the
 packets are spread over it, because a burst of a whole window overruns switches and socket buffers. A packet is sent
 again at most once per heartbeat, however many consumers ask for it.
 """
@@ -13,16 +14,16 @@ from collections import deque
 from math import ceil, inf
 from typing import TYPE_CHECKING
 
-from cluster.bulk.effects import Multicast, Outcome, Resolved
-from cluster.bulk.master import T_MAX
-from cluster.bulk.packets import Data, Empty, Nak, NakDeny, Status, TokenGrant, TokenRequest
+from cluster.bulk.effects import MessageResolved, Multicast, Outcome
+from cluster.bulk.packets import DataPacket, EmptyPacket, Nak, NakDeny, Status, TokenGrant, TokenRequest
 
 if TYPE_CHECKING:
-    from cluster.bulk.effects import Context, Source
+    from cluster.bulk.effects import BulkContext, MessageSource
     from cluster.bulk.packets import Header
     from cluster.names import ProcessId
 
 SLICES = 8  # the window of a heartbeat leaves in this many bursts
+HELD_MAX = 16  # retentions for which a decided message is kept, however often it is asked for
 ASK_BEATS = 4  # heartbeats after which a token is requested again
 RANGES_MAX = 64  # ranges of one NAK that are looked at
 
@@ -30,15 +31,16 @@ RANGES_MAX = 64  # ranges of one NAK that are looked at
 class Outgoing:
     """A message of this producer."""
 
-    __slots__ = ("decided_beat", "number", "outcome", "request", "sent", "source")
+    __slots__ = ("asked_beat", "decided_beat", "number", "outcome", "request", "sent", "source")
 
-    def __init__(self, request: int, source: Source) -> None:
+    def __init__(self, request: int, source: MessageSource) -> None:
         self.request = request
         self.source = source
         self.number = 0  # 0: no token yet
         self.sent = 0  # packets 0 .. sent - 1 have been sent
         self.outcome: Outcome | None = None
         self.decided_beat = 0
+        self.asked_beat = 0  # the last heartbeat with a NAK
 
     @property
     def is_sent(self) -> bool:
@@ -51,9 +53,9 @@ class Producer:
     __slots__ = ("_again", "_asked_beat", "_beat", "_beat_at", "_context", "_idle", "_requests", "_resent",
                  "current", "retained", "waiting")  # fmt: skip
 
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: BulkContext, requests: int) -> None:
         self._context = context
-        self._requests = 0
+        self._requests = requests
         self._beat = 0  # heartbeats so far
         self._beat_at = -inf  # start of the current heartbeat
         self._idle = True  # no data packet was sent in this heartbeat
@@ -66,7 +68,7 @@ class Producer:
 
     # ---- inputs
 
-    def send(self, source: Source) -> int:
+    def send(self, source: MessageSource) -> int:
         """Queues a message. Returns the number of its request."""
         self._requests += 1
         self.waiting.append(Outgoing(self._requests, source))
@@ -77,7 +79,6 @@ class Producer:
         if message is not None and message.request == grant.request and not message.number:
             message.number = grant.number
             self.retained[grant.number] = message
-            self._context.knowledge.members = grant.members
             self.on_status()
 
     def on_nak(self, sender: ProcessId, nak: Nak) -> bool:
@@ -86,6 +87,7 @@ class Producer:
         if message is None:
             return False
         self._context.flow.naks += 1
+        message.asked_beat = self._beat
         room = self._context.flow.window_max
         for first, end in nak.ranges[:RANGES_MAX]:
             for packet in range(max(0, first), min(end, message.sent)):
@@ -104,14 +106,8 @@ class Producer:
                 status = context.knowledge.status(number)
                 if status in (Status.ACCEPTED, Status.REJECTED):
                     self._resolve(message, Outcome.ACCEPTED if status is Status.ACCEPTED else Outcome.REJECTED)
-                elif status is None and number < context.knowledge.next - T_MAX:
+                elif context.knowledge.is_lost(number):
                     self._resolve(message, Outcome.UNKNOWN)
-
-    def on_lost_web(self) -> None:
-        """This process fell behind: what it has not heard the status of stays unknown."""
-        for message in self.retained.values():
-            if message.outcome is None:
-                self._resolve(message, Outcome.UNKNOWN)
 
     def tick(self, *, is_member: bool) -> None:
         context = self._context
@@ -155,7 +151,10 @@ class Producer:
         self._resent = {key: beat for key, beat in self._resent.items() if beat >= self._beat - 1}
         retention = context.flow.retention
         for number, message in list(self.retained.items()):
-            if message.outcome is not None and self._beat - message.decided_beat > retention:
+            decided, asked = message.decided_beat, message.asked_beat
+            if message.outcome is not None and (
+                self._beat - max(decided, asked) > retention or self._beat - decided > HELD_MAX * retention
+            ):
                 del self.retained[number]
 
     def _ask(self) -> None:
@@ -182,7 +181,7 @@ class Producer:
             allowed -= 1
             self._idle = False
 
-    def _next_packet(self) -> Data | None:
+    def _next_packet(self) -> DataPacket | None:
         while self._again:
             number, packet = key = next(iter(self._again))
             del self._again[key]
@@ -196,25 +195,25 @@ class Producer:
             return self._data(message, message.sent - 1)
         return None
 
-    def _data(self, message: Outgoing, packet: int) -> Data:
+    def _data(self, message: Outgoing, packet: int) -> DataPacket:
         is_end = message.source.is_ended and packet == message.source.available - 1
-        return Data(self._header(), message.number, packet, is_end, message.source.read(packet))
+        return DataPacket(self._header(), message.number, packet, is_end, message.source.read(packet))
 
-    def _empty(self, message: Outgoing) -> Empty:
-        return Empty(self._header(), message.number, message.sent, message.is_sent)
+    def _empty(self, message: Outgoing) -> EmptyPacket:
+        return EmptyPacket(self._header(), message.number, message.sent, message.is_sent)
 
     def _header(self) -> Header:
-        return self._context.knowledge.header(self._context.flow.parameters, T_MAX)
+        return self._context.knowledge.header(self._context.flow.parameters)
 
     def _resolve(self, message: Outgoing, outcome: Outcome) -> None:
         message.outcome = outcome
         message.decided_beat = self._beat
-        self._context.outbox.append(Resolved(message.request, outcome))
+        self._context.outbox.append(MessageResolved(message.request, message.number, outcome))
         if message is self.current:
             self.current = None
 
 
-def deny(context: Context, sender: ProcessId, nak: Nak) -> None:
+def deny(context: BulkContext, sender: ProcessId, nak: Nak) -> None:
     """Answers a NAK for packets that this process does not have."""
-    header = context.knowledge.header(context.flow.parameters, T_MAX)
+    header = context.knowledge.header(context.flow.parameters)
     context.send(sender, NakDeny(header, nak.number))

@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from cluster.sim import stories
+from cluster.sim.bulk.mutants import BULK_MUTANTS
+from cluster.sim.bulk.scenarios import run_bulk_seed, run_bulk_task
 from cluster.sim.explore import SeedTask, explore
 from cluster.sim.mutant_catalogue import MUTANTS
 from cluster.sim.mutant_hunt import hunt, row
@@ -90,6 +92,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--mutants", action="store_true", help="run mutants of the layers and report which check catches each"
     )
+    parser.add_argument(
+        "--bulk", action="store_true", help="run the multicast transport for large content instead of the stack"
+    )
     parser.add_argument("--story", choices=sorted(stories.STORIES), help="narrate one of the fixed scenarios")
     parser.add_argument(
         "--stories", type=Path, metavar="DIR", help="write all fixed scenarios to files in this directory"
@@ -103,6 +108,10 @@ def _check(options: argparse.Namespace, parser: argparse.ArgumentParser) -> None
             parser.error(f"--{name} needs --seed")
     if one_seed and (options.seeds is not None or options.minutes is not None):
         parser.error("--seed runs one seed: do not combine it with --seeds or --minutes")
+    if options.bulk:
+        for name in ("shrink", "trace", "hash", "story", "stories"):
+            if getattr(options, name):
+                parser.error(f"--{name} does not work with --bulk")
     if options.hash and options.minutes is not None:
         parser.error("--hash works with --seed or --seeds, not with --minutes")
 
@@ -128,7 +137,7 @@ def main(
     if options.hash:
         return _hash(options, write)
     if options.seed is not None:
-        return _one(options, write)
+        return _one_bulk(options, write) if options.bulk else _one(options, write)
     return _explore(options, clock, write, spread)
 
 
@@ -152,7 +161,7 @@ def _explore(
     limit = start + 60.0 * options.minutes if options.minutes else float("inf")
     report = explore(
         _tasks(options),
-        lambda tasks: spread(run_task, tasks, options.jobs),
+        lambda tasks: spread(run_bulk_task if options.bulk else run_task, tasks, options.jobs),
         goes_on=lambda: clock() < limit,
         on_progress=lambda text: write(f"{clock() - start:7.1f} s  {text}"),
     )
@@ -161,6 +170,9 @@ def _explore(
     if report.failed is None:
         write("no violation, and every run was live after the faults healed")
         return 0
+    if options.bulk:
+        _report_bulk_failure(report.failed, write)
+        return 1
     _report_failure(report.failed, SeedTask(report.failed.seed, *options.nodes), write, reduce=True)
     return 1
 
@@ -203,6 +215,21 @@ def _one(options: argparse.Namespace, write: Callable[[str], None]) -> int:
     return 1
 
 
+def _one_bulk(options: argparse.Namespace, write: Callable[[str], None]) -> int:
+    outcome = run_bulk_seed(options.seed, write if options.narrate else None)
+    if outcome.failure is None:
+        write(f"seed {options.seed}: no violation, {outcome.steps} packets in {outcome.seconds:.1f} virtual seconds")
+        return 0
+    _report_bulk_failure(outcome, write)
+    return 1
+
+
+def _report_bulk_failure(outcome: RunResult, write: Callable[[str], None]) -> None:
+    assert outcome.failure is not None
+    write("\n" + outcome.failure.text)
+    write("\n" + outcome.failure.line(outcome.seed, " --bulk"))
+
+
 def _narrated(plan: RunPlan, write: Callable[[str], None], detail: Detail) -> RunResult:
     narrator = Narrator(write, detail)
     outcome = play(plan, narrator)
@@ -226,17 +253,19 @@ def _update(digest: blake2b, line: str) -> None:
 def _hunt(options: argparse.Namespace, write: Callable[[str], None]) -> int:
     """Hunt each mutant, by default starting at the seed that is known to catch it."""
     seeds_max = options.seeds or MUTANT_SEEDS
+    mutants = BULK_MUTANTS if options.bulk else MUTANTS
+    run = run_bulk_task if options.bulk else run_task
     caught = []
-    for mutant in MUTANTS:
+    for mutant in mutants:
         if not mutant.equivalent:
             first = mutant.shown_by if options.seed_from is None else options.seed_from
             seeds = range(first, first + seeds_max)
-            caught.append(hunt(mutant, seeds, lambda seed: run_task(SeedTask(seed, *options.nodes))))
+            caught.append(hunt(mutant, seeds, lambda seed: run(SeedTask(seed, *options.nodes))))
             write(row(caught[-1]))
     survivors = [one.name for one in caught if not one.by]
     write(f"\n{len(caught) - len(survivors)} of {len(caught)} caught, each within {seeds_max} seeds\n")
     write("equivalent mutants:")
-    for mutant in MUTANTS:
+    for mutant in mutants:
         if mutant.equivalent:
             write(f"  {mutant.layer}, {mutant.name}: {mutant.equivalent}")
     return 1 if survivors else 0
