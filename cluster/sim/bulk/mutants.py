@@ -113,6 +113,7 @@ BULK_MUTANTS: tuple[Mutant, ...] = (
         "                    context.outbox.append(Multicast(self._empty(message)))",
         "                    pass",
         "the loss of the last packets of a message is not noticed",
+        shown_by=195,
     ),
     Mutant(
         "sends before the token", PRODUCER,
@@ -190,12 +191,6 @@ BULK_MUTANTS: tuple[Mutant, ...] = (
         "                if known is None or (known.status is PENDING and slot.status is not PENDING):",
         "                if known is None or known != slot:",
         "a reordered header makes a decided message pending again",
-    ),
-    Mutant(
-        "statuses are forgotten when joining", KNOWLEDGE,
-        "        base = min(base, self.next - T_MAX)\n",
-        "",
-        "a producer that joined again waits for the status of its message for ever",
     ),
     Mutant(
         "a packet fills the whole gap", GAPS,
