@@ -108,9 +108,10 @@ class Consumer:
 
     def on_data(self, sender: ProcessId, data: DataPacket) -> None:
         message = self._message(data.number, sender)
-        if message is not None and message.gaps.arrived(data.packet, is_end=data.is_end):
-            self._context.spool.write(data.number, data.packet, data.payload)
-            self._check(data.number, message)
+        if message is not None and not message.gaps.is_complete:
+            self._context.spool.write(data.number, data.packet, data.payload)  # before it counts: a disk may be full
+            if message.gaps.arrived(data.packet, is_end=data.is_end):
+                self._check(data.number, message)
 
     def on_empty(self, sender: ProcessId, empty: EmptyPacket) -> None:
         message = self._message(empty.number, sender)
@@ -133,7 +134,7 @@ class Consumer:
         header = self._header()
         room = context.flow.window
         for first, end in nak.ranges[:NAK_RANGES_MAX]:
-            for packet in range(max(0, first), min(end, packets, first + room)):
+            for packet in range(first, min(end, packets, first + room)):
                 payload = context.spool.read(nak.number, packet)
                 context.send(sender, DataPacket(header, nak.number, packet, packet == packets - 1, payload))
                 room -= 1
@@ -319,7 +320,8 @@ class Consumer:
         others = [m for m in context.knowledge.members if m not in (context.me, message.producer)]
         if context.knowledge.status(number) is not Status.ACCEPTED:
             return message.producer  # undecided: only the producer has to have it
-        if message.asked < patience and message.producer not in message.denied:
+        is_there = message.producer in context.knowledge.members and message.producer not in message.denied
+        if message.asked < patience and is_there:
             return message.producer
         able = [member for member in others if member not in message.denied]
         if not able or message.asked > patience + 4 * len(others):

@@ -10,6 +10,7 @@ all; a token therefore does not list the members. `Complete` is new: see `coordi
 from __future__ import annotations
 
 from enum import IntEnum
+from typing import Annotated
 
 import msgspec
 
@@ -17,7 +18,9 @@ from cluster.names import ProcessId
 
 T_MAX = 8  # messages whose status is in a header; the most tokens at a time (t_max of section 5.1)
 
-Ranges = tuple[tuple[int, int], ...]  # packets first .. end - 1 of a message, each
+Count = Annotated[int, msgspec.Meta(ge=0, lt=2**53)]
+Place = Annotated[int, msgspec.Meta(ge=0, lt=2**32)]  # of a packet in its message
+Ranges = tuple[tuple[Place, Place], ...]  # packets first .. end - 1 of a message, each
 
 
 class Status(IntEnum):
@@ -57,7 +60,7 @@ class Header(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """
 
     session: int
-    next: int
+    next: Count
     recent: tuple[RecentMessage, ...]
     parameters: Parameters
 
@@ -75,8 +78,8 @@ class Packet(msgspec.Struct, frozen=True, array_like=True, gc=False):
 class DataPacket(Packet, frozen=True, tag=1):
     """One piece of a message, for all members."""
 
-    number: int
-    packet: int
+    number: Count
+    packet: Place
     is_end: bool
     payload: bytes
 
@@ -84,35 +87,35 @@ class DataPacket(Packet, frozen=True, tag=1):
 class EmptyPacket(Packet, frozen=True, tag=2):
     """No data in this heartbeat. `packets`: how many packets of the message were sent so far (0: of no message)."""
 
-    number: int
-    packets: int
+    number: Count
+    packets: Place
     is_end: bool
 
 
 class Nak(Packet, frozen=True, tag=3):
     """Asks for packets of a message again. Its parameters are those that the consumer can keep up with."""
 
-    number: int
+    number: Count
     ranges: Ranges
 
 
 class NakDeny(Packet, frozen=True, tag=4):
     """The sender does not have packets of this message (any more)."""
 
-    number: int
+    number: Count
 
 
 class TokenRequest(Packet, frozen=True, tag=5):
     """A producer asks the master for the right to send one message. `request` counts the messages of the producer."""
 
-    request: int
+    request: Count
 
 
 class TokenGrant(Packet, frozen=True, tag=6):
     """The token: the message gets this number."""
 
-    request: int
-    number: int
+    request: Count
+    number: Count
 
 
 class JoinRequest(Packet, frozen=True, tag=7):
@@ -129,7 +132,7 @@ class JoinConfirm(Packet, frozen=True, tag=8):
     """
 
     attempt: int
-    first: int
+    first: Count
     members: tuple[ProcessId, ...]
     giver: ProcessId | None
 
@@ -137,7 +140,7 @@ class JoinConfirm(Packet, frozen=True, tag=8):
 class Complete(Packet, frozen=True, tag=9):
     """The sender has all packets of this message; if it joined by this message: it has the state before it."""
 
-    number: int
+    number: Count
 
 
 AnyPacket = DataPacket | EmptyPacket | Nak | NakDeny | TokenRequest | TokenGrant | JoinRequest | JoinConfirm | Complete

@@ -51,7 +51,7 @@ class Producer:
     """Sends the messages of one process, one after the other."""
 
     __slots__ = ("_again", "_asked_beat", "_beat", "_beat_at", "_context", "_idle", "_requests", "_resent",
-                 "current", "retained", "waiting")  # fmt: skip
+                 "current", "naks", "repeated", "retained", "waiting")  # fmt: skip
 
     def __init__(self, context: BulkContext, requests: int) -> None:
         self._context = context
@@ -62,6 +62,8 @@ class Producer:
         self._asked_beat = -ASK_BEATS
         self._again: dict[tuple[int, int], None] = {}  # packets to send again, in the order of the NAKs
         self._resent: dict[tuple[int, int], int] = {}  # packets sent again, and in which heartbeat
+        self.naks = 0  # NAKs received
+        self.repeated = 0  # packets sent again
         self.waiting: deque[Outgoing] = deque()
         self.current: Outgoing | None = None  # has asked for a token, or has one
         self.retained: dict[int, Outgoing] = {}  # messages whose packets are still available, by number
@@ -73,6 +75,10 @@ class Producer:
         self._requests += 1
         self.waiting.append(Outgoing(self._requests, source))
         return self._requests
+
+    def sent(self, request: int) -> int:
+        """Packets of a message that have been sent at least once."""
+        return next((message.sent for message in self.retained.values() if message.request == request), 0)
 
     def on_grant(self, grant: TokenGrant) -> None:
         message = self.current
@@ -86,11 +92,12 @@ class Producer:
         message = self.retained.get(nak.number)
         if message is None:
             return False
+        self.naks += 1
         self._context.flow.naks += 1
         message.asked_beat = self._beat
         room = self._context.flow.window_max
         for first, end in nak.ranges[:RANGES_MAX]:
-            for packet in range(max(0, first), min(end, message.sent)):
+            for packet in range(first, min(end, message.sent, first + room)):
                 key = (nak.number, packet)
                 if len(self._again) < room and self._resent.get(key, -2) < self._beat - 1:
                     self._again[key] = None
@@ -188,6 +195,7 @@ class Producer:
             message = self.retained.get(number)
             if message is not None:
                 self._resent[key] = self._beat
+                self.repeated += 1
                 return self._data(message, packet)
         message = self.current
         if message is not None and self._has_data():

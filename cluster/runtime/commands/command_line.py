@@ -1,4 +1,4 @@
-"""Command-line options of ``python -m cluster`` node, chat, key and check."""
+"""Command-line options of ``python -m cluster`` node, chat, send, receive, key and check."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from cluster.runtime.api.options import RUNTIME_SETTINGS, Bounds, Options, Tls
-from cluster.runtime.commands import chat, node
+from cluster.runtime.commands import chat, node, transfer
 from cluster.runtime.disk.store_errors import StoreError
 from cluster.runtime.net.addresses import BadAddress, parse_address
 from cluster.runtime.net.founding_check import AlreadyFounded
@@ -42,6 +42,15 @@ def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
     talk = commands.add_parser("chat", help="run a member as a terminal chat")
     _member_options(talk)
     talk.set_defaults(run=_chat)
+    sender = commands.add_parser("send", help="send a file to all members that receive, in one order, or to none")
+    sender.add_argument("file", type=Path, metavar="FILE")
+    _transfer_options(sender)
+    sender.set_defaults(run=_send)
+    receiver = commands.add_parser("receive", help="receive the files that members send, into a directory")
+    receiver.add_argument("folder", type=Path, metavar="DIR")
+    receiver.add_argument("--count", type=int, metavar="N", help="stop after N files (default: run until stopped)")
+    _transfer_options(receiver)
+    receiver.set_defaults(run=_receive)
     key = commands.add_parser("key", help="make a cluster key")
     key.add_argument("file", type=Path)
     key.set_defaults(run=_key)
@@ -106,6 +115,18 @@ def _member_options(parser: argparse.ArgumentParser) -> None:
         )
     for what, help_text in (("cert", "certificate"), ("key", "private key"), ("ca", "CA certificate of the peers")):
         parser.add_argument(f"--tls-{what}", type=Path, metavar="FILE", help=f"{help_text}, for mutual TLS")
+
+
+def _transfer_options(parser: argparse.ArgumentParser) -> None:
+    _member_options(parser)
+    parser.add_argument("--spool", type=Path, metavar="DIR", help="directory for content under way")
+    parser.add_argument(
+        "--multicast",
+        type=_address,
+        metavar="ADDRESS",
+        help="multicast group, such as 239.1.2.3:7000 (default: copies)",
+    )
+    parser.add_argument("--interface", metavar="NAME", help="network interface of the multicast group")
 
 
 def _options(arguments: argparse.Namespace) -> Options:
@@ -184,6 +205,14 @@ def _node(arguments: argparse.Namespace) -> int:
 
 def _chat(arguments: argparse.Namespace) -> int:
     return _run(arguments, chat.run)
+
+
+def _send(arguments: argparse.Namespace) -> int:
+    return _run(arguments, transfer.send)
+
+
+def _receive(arguments: argparse.Namespace) -> int:
+    return _run(arguments, transfer.receive)
 
 
 def _key(arguments: argparse.Namespace) -> int:
