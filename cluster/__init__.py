@@ -11,12 +11,14 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from cluster.bulk.effects import Outcome
+    from cluster.interim.shared_object import SharedObject
     from cluster.layer import Delivered
     from cluster.names import ProcessId, View
     from cluster.replica import StateMachine
     from cluster.runtime.api.bulk import Bulk, BulkClosed, BulkGap, BulkMessage
     from cluster.runtime.api.delivery_stream import Delivery, FellBehind, PrimaryView, Skipped
     from cluster.runtime.api.group import Full, Group, InDoubt, NotDelivered
+    from cluster.runtime.api.interim_service import InterimService
     from cluster.runtime.api.options import Bounds, Options, Tls
     from cluster.runtime.api.replica import Replica
     from cluster.runtime.bulk.endpoint import MulticastGroup
@@ -45,6 +47,7 @@ __all__ = [
     "Group",
     "GroupCollector",
     "InDoubt",
+    "InterimService",
     "MemberStops",
     "MulticastGroup",
     "NotDelivered",
@@ -53,6 +56,7 @@ __all__ = [
     "PrimaryView",
     "ProcessId",
     "Replica",
+    "SharedObject",
     "Skipped",
     "StateMachine",
     "StoreError",
@@ -66,11 +70,13 @@ _NAMES_BY_MODULE = {
     "cluster.bulk.effects": ("Outcome",),
     "cluster.runtime.api.bulk": ("Bulk", "BulkClosed", "BulkGap", "BulkMessage"),
     "cluster.runtime.bulk.endpoint": ("MulticastGroup",),
+    "cluster.interim.shared_object": ("SharedObject",),
     "cluster.layer": ("Delivered",),
     "cluster.names": ("ProcessId", "View"),
     "cluster.replica": ("StateMachine",),
     "cluster.runtime.api.delivery_stream": ("Delivery", "FellBehind", "PrimaryView", "Skipped"),
     "cluster.runtime.api.group": ("Full", "Group", "InDoubt", "NotDelivered"),
+    "cluster.runtime.api.interim_service": ("InterimService",),
     "cluster.runtime.net.handshake": ("Dialect",),
     "cluster.runtime.net.keys": ("BadKey", "make_key_file", "read_key_file"),
     "cluster.runtime.observe.metrics": ("GroupCollector",),

@@ -192,6 +192,46 @@ class Restored(Action, frozen=True):
 SEEN = (Applied, Restored)
 
 
+# ---- the interim-atomic service (thesis, ch. 10)
+
+
+class InterimRequest(Action, frozen=True):  # request_p(o)
+    ticket: int
+    body: bytes
+
+
+class InterimResponse(Action, frozen=True):  # response_p(o, r)
+    ticket: int
+    result: str
+
+
+class InterimRefresh(Action, frozen=True):  # refresh_p(set, x)
+    members: tuple[ProcessId, ...]
+    state: bytes
+    digest: str
+
+
+class InterimApplied(Action, frozen=True):
+    """do_p(q, o). `at_view_end`: the operation was still waiting when its view ended, and was applied then."""
+
+    origin: ProcessId
+    body: bytes
+    at_view_end: bool
+
+
+class InterimView(Action, frozen=True):
+    """The replica entered the view, after all operations of the one before. `synced`: SS_p^v."""
+
+    view: View
+    synced: tuple[ProcessId, ...]
+
+
+class InterimLoaded(Action, frozen=True):
+    """The replica starts with the state on its disk."""
+
+    digest: str
+
+
 # ---- the world
 
 
@@ -239,6 +279,12 @@ NAMES: dict[type[Action], str] = {
     StateDigest: "StateDigest",
     Applied: "Applied",
     Restored: "Restored",
+    InterimRequest: "InterimRequest",
+    InterimResponse: "InterimResponse",
+    InterimRefresh: "InterimRefresh",
+    InterimApplied: "InterimApplied",
+    InterimView: "InterimView",
+    InterimLoaded: "InterimLoaded",
     Crashed: "Crashed",
     Recovered: "Recovered",
 }

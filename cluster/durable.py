@@ -21,6 +21,8 @@ that member. `specs/disk.py` checks it in the simulator, at every call.
 |             | (and the snapshot it continues from)        | of these entries, `restore` of the snapshot            |
 | Snapshotted | the state machine at a position             | its Checkpoint; truncation below the base              |
 | Truncated   | the new base                                | nothing (dropped entries are never requested)          |
+| InterimOp.  | an operation of the interim service         | its response                                           |
+| InterimState| the merged state of the interim service     | its refresh                                            |
 
 Why `apply` waits for the local disk: of two members the lower-ranked one may continue without the other. An entry that
 only the other one has on disk is not in the order of the continuing group, and its position goes to another entry.
@@ -99,13 +101,32 @@ class Truncated(Record, frozen=True, tag="Truncated"):
     base: int
 
 
-Records = Boot | Epoch | Primaries | Labelled | Appended | Rebuilt | Snapshotted | Truncated
+class InterimOperation(Record, frozen=True, tag="InterimOperation"):
+    """The interim service applied this operation. `at`: wall-clock time, so that a restart knows its age."""
+
+    origin: ProcessId
+    body: bytes
+    at: float
+
+
+class InterimState(Record, frozen=True, tag="InterimState"):
+    """The whole state of the interim service. Replaces what was written before."""
+
+    state: bytes
+    at: float
+
+
+Records = (
+    Boot | Epoch | Primaries | Labelled | Appended | Rebuilt | Snapshotted | Truncated | InterimOperation | InterimState
+)
 
 
 class Image:
     """The contents of a disk after the records written to it. This simple version is the reference for others."""
 
-    __slots__ = ("act", "amb", "boot", "epoch", "high_primary", "labelled", "log", "next_confirm", "snapshot")
+    __slots__ = (
+        "act", "amb", "boot", "epoch", "high_primary", "interim", "labelled", "log", "next_confirm", "snapshot",
+    )  # fmt: skip
 
     def __init__(self) -> None:
         self.boot = 0
@@ -117,6 +138,7 @@ class Image:
         self.high_primary: ViewId | None = None
         self.next_confirm = 0
         self.snapshot: Snapshotted | None = None
+        self.interim: list[InterimOperation | InterimState] = []  # the last state, and the operations since
 
     def apply(self, record: Record) -> None:
         match record:
@@ -144,6 +166,10 @@ class Image:
                 self.snapshot = record
             case Truncated(base=base):
                 self.log.drop_below(base)
+            case InterimOperation():
+                self.interim.append(record)
+            case InterimState():
+                self.interim = [record]
             case _:
                 raise TypeError(f"unknown record type: {record!r}")
 

@@ -83,6 +83,19 @@ class PrimaryChanged(Effect, frozen=True):
     view: View | None
 
 
+class InterimAnswered(Effect, frozen=True):
+    """For the client of the interim service: the result of its operation."""
+
+    ticket: int
+    result: object
+
+
+class InterimRefreshed(Effect, frozen=True):
+    """For the client of the interim service: its replica now has the common state of these members."""
+
+    members: tuple[ProcessId, ...]
+
+
 class Diverged(Effect, frozen=True):
     """For the application: the state of another replica at `position` differs from ours. One of the two is wrong."""
 

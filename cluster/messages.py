@@ -108,7 +108,51 @@ class Sequence(Message, frozen=True, tag="Sequence"):
     safe: int = 0
 
 
-Ordered = Slot | Plain | Sequence
+# ---- messages of the interim-atomic service: multicast through the same end-point, beside those of the view order. The
+# view order ignores them. They carry how many messages of each member, of any kind, the sender has delivered in this
+# view (`received`, in member order), so that messages that all members have can be dropped.
+
+
+def _nothing(_message: Message) -> int:
+    """What a message acknowledges to the view order that does not belong to it."""
+    return 0
+
+
+@final
+class OpMsg(Message, frozen=True, tag="Op"):
+    """<'op_msg', o, ts>: an operation with its logical time."""
+
+    ack = safe = property(_nothing)
+
+    ts: int
+    body: bytes
+    received: tuple[int, ...]
+
+
+@final
+class LtMsg(Message, frozen=True, tag="Lt"):
+    """<'lt_msg', ts>: the logical time of the sender."""
+
+    ack = safe = property(_nothing)
+
+    ts: int
+    received: tuple[int, ...]
+
+
+@final
+class StMsg(Message, frozen=True, tag="St"):
+    """<'st_msg', set, x>: one chunk of the state of the sender, which is the state of all these members."""
+
+    ack = safe = property(_nothing)
+
+    members: tuple[ProcessId, ...]
+    chunk: int
+    chunks: int
+    state: bytes
+
+
+InterimMessage = OpMsg | LtMsg | StMsg
+Ordered = Slot | Plain | Sequence | OpMsg | LtMsg | StMsg
 
 
 # ---- payloads: what the reliable FIFO links (CO_RFIFO) carry

@@ -31,5 +31,11 @@ class Settings(msgspec.Struct, frozen=True):
     report_len_max: int = 32  # entries that a member catching up delivers in one step
     supply_bytes: int = 256 * 1024  # size of one piece of a state transfer
 
+    # interim-atomic service
+    interim_window: int = 32  # own operations in flight that were not applied here yet
+    interim_chunk_bytes: int = 64 * 1024  # size of one chunk of a state
+    interim_chunks_ahead: int = 8  # chunks sent that not all members have yet
+    interim_journal_bytes: int = 64 * 1024  # operations on disk from which on they are replaced by the whole state
+
 
 DEFAULT = Settings()

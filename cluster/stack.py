@@ -15,6 +15,8 @@ from cluster.adaptive_order import AdaptiveOrder
 from cluster.detector import Detector
 from cluster.durable import Boot, Image
 from cluster.endpoint import Endpoint
+from cluster.interim.endpoint_fork import EndpointFork
+from cluster.interim.replica import InterimReplica
 from cluster.layer import Context, Effect, Persist, RandomSource
 from cluster.links import Links
 from cluster.membership import Membership
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from cluster.actions import Action
+    from cluster.interim.shared_object import SharedObject
     from cluster.names import ProcessId
     from cluster.settings import Settings
     from cluster.view_order import ViewOrder
@@ -95,10 +98,10 @@ def neighbours(kind: type) -> list[str]:
 
 
 class Process:
-    """A group member: all layers of `STACK`, built and connected."""
+    """A group member: all layers of `STACK`, built and connected. With a shared object, also the interim service."""
 
-    __slots__ = ("boot", "context", "detector", "endpoint", "links", "membership", "order", "primary", "replica",
-                 "settings", "total_order")  # fmt: skip
+    __slots__ = ("_interim_records", "boot", "context", "detector", "endpoint", "interim", "links", "membership",
+                 "order", "primary", "replica", "settings", "total_order")  # fmt: skip
 
     links: Links
     detector: Detector
@@ -120,11 +123,14 @@ class Process:
         taps: Taps = NO_TAPS,
         *,
         is_volatile: bool = False,
+        shared: SharedObject | None = None,
+        wall_clock: Callable[[], float] = lambda: 0.0,
     ) -> None:
         """Build the layers of `STACK` and connect them.
 
         `trace` is called with every action of every layer; `taps` are observers between layers. `is_volatile`: the
-        runner writes no records and does not call `performed`.
+        runner writes no records and does not call `performed`. `shared`: the object of the interim service, which
+        is beside the view order, above the end-point. `wall_clock`: tells a restarted process how old its records are.
         """
         self.settings = settings
         self.context = Context(me, chance, trace, is_volatile=is_volatile)
@@ -133,6 +139,16 @@ class Process:
         for row in STACK:
             setattr(self, row.name, row.make(parts))
         self._wire(taps)
+        self.interim: InterimReplica | None = None
+        self._interim_records = image.interim
+        if shared is not None:
+            self.interim = InterimReplica(self.context, settings, shared, wall_clock)
+            self._share_endpoint(self.interim)
+
+    def _share_endpoint(self, interim: InterimReplica) -> None:
+        interim.fork = fork = EndpointFork(self.endpoint, self.endpoint.above, interim)
+        self.endpoint.above = fork
+        self.order.below = fork
 
     def _wire(self, taps: Taps) -> None:
         layers = {row.name: getattr(self, row.name) for row in STACK}
@@ -153,6 +169,8 @@ class Process:
         self.context.now = now
         self.context.outbox.append(Persist(Boot(self.boot)))
         self.total_order.start()
+        if self.interim is not None:
+            self.interim.start(self._interim_records)
         self.membership.start()
 
     def tick(self, now: float) -> None:
@@ -195,6 +213,13 @@ class Process:
         self.context.now = now
         return self.replica.withdraw(ticket)
 
+    def request(self, now: float, body: bytes) -> int:
+        """Requests an operation on the shared object of the interim service."""
+        self.context.now = now
+        if self.interim is None:
+            raise RuntimeError("this process has no shared object")
+        return self.interim.request(body)
+
     def performed(self, now: float, count: int) -> None:
         """The first `count` effects of this life took place, so the records among them are on disk.
 
@@ -228,6 +253,8 @@ class Process:
         """
         if not more:
             self.order.settle()
+            if self.interim is not None:
+                self.interim.settle()
         return self.context.take()
 
     def next_deadline(self) -> float:

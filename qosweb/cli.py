@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 from qosweb.analytics.command_line import add_analyze
-from qosweb.errors import UsageError
-from qosweb.settings import ENV_PREFIX, OPTIONS, did_you_mean, gather
+from qosweb.errors import UsageError, did_you_mean
+from qosweb.settings import ENV_PREFIX, OPTIONS, gather
 from qosweb.terminal_text import escape_controls
 from qosweb.tools import command_line as tools
 from qosweb.version import VERSION
@@ -77,7 +77,7 @@ def _run(argv: list[str]) -> int:
         return serve(_settings(arguments))
     from qosweb.demo.demo import demo
 
-    return demo(nodes=arguments.nodes, port=arguments.port)
+    return demo(nodes=arguments.nodes, port=arguments.port, keep=arguments.keep)
 
 
 def _add_serve(parser: argparse.ArgumentParser) -> None:
@@ -106,6 +106,7 @@ def _add_demo(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--port", metavar="P", help="first port; 0 chooses free ports (8080, or free ports if it is in use)"
     )
+    parser.add_argument("--keep", metavar="DIR", help="keep the nodes' logs in this folder, which is new or empty")
 
 
 def _settings(arguments: argparse.Namespace) -> ServeSettings:

@@ -6,17 +6,17 @@ environment, the environment over the file, the file over the default.
 """
 
 import dataclasses
-import difflib
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from ipaddress import ip_network
 from pathlib import Path
 from typing import Any
 
-from qosweb.errors import UsageError
+from qosweb.errors import UsageError, did_you_mean
 from qosweb.http.forwarded import Network
 from qosweb.units import Address, format_size, parse_address, parse_count, parse_duration_s, parse_size
+from qosweb.upstream_settings import UpstreamSettings, parse_origin, parse_upstreams, upstreams_of_tables
 from qosweb.webqos.values import BadValue, rate_bps, share_ppm
 
 ENV_PREFIX = "QOSWEB_"
@@ -72,6 +72,12 @@ def _optional_address(text: str) -> Address | None:
 def _node_name(text: str) -> str:
     if not text or len(text) > 64 or not all(c.isascii() and (c.isalnum() or c in "-_.") for c in text):
         raise ValueError(f"'{text}' is not a node name; use up to 64 letters, digits, '-', '_' and '.'")
+    return text
+
+
+def _cluster_id(text: str) -> str:
+    if not text or len(text) > 64 or not all(c.isascii() and (c.isalnum() or c in "-_.+") for c in text):
+        raise ValueError(f"'{text}' is not a cluster id, such as qosweb+1a2b3c4d")
     return text
 
 
@@ -132,12 +138,6 @@ def _network(text: str) -> Network:
     raise ValueError(f"'{text}' is not a network or an address, such as 10.0.0.0/8 or 2001:db8::1{hint}")
 
 
-def _origin(text: str) -> str:
-    if not re.fullmatch(r"https?://(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(?::[0-9]{1,5})?/?", text):
-        raise ValueError(f"'{text}' is not the address of a server, such as http://127.0.0.1:9000")
-    return text.rstrip("/")
-
-
 _seconds = _positive(parse_duration_s)
 
 
@@ -156,6 +156,10 @@ def _at_least_one(text: str) -> int:
     return int(_positive(parse_count)(text))
 
 
+def _positive_size(text: str) -> int:
+    return int(_positive(parse_size)(text))
+
+
 def _head_size(text: str) -> int:
     size = int(_positive(parse_size)(text))
     if size > HEAD_SIZE_MAX:
@@ -167,7 +171,7 @@ def _head_size(text: str) -> int:
 class ServeSettings:
     """The settings of a node. Help texts, parsers and defaults are in the metadata of the fields."""
 
-    root: Path = _option(_path, "DIR", "serve the files under DIR (required)")
+    root: Path | None = _option(_path, "DIR", "serve the files under DIR; required without --upstream", default=None)
     spec: Path | None = _option(
         _path, "FILE", "WebQoS specification of the site; without it all requests are one class", default=None
     )
@@ -195,8 +199,14 @@ class ServeSettings:
     key_file: Path | None = _option(
         _path, "F", "key of the cluster; create it with: python -m cluster key FILE", default=None
     )
+    cluster_id: str = _option(
+        _cluster_id,
+        "ID",
+        "id of the cluster to join, if 'qosweb recover' has changed it; default: the id on the disk, else qosweb",
+        default="",
+    )
     public_url: str = _option(
-        _origin, "URL", "address of this node for clients; default: the --listen address", default=""
+        parse_origin, "URL", "address of this node for clients; default: the --listen address", default=""
     )
     order_log: Path | None = _option(_path, "FILE", "log each entry of the cluster's total order", default=None)
     index: str = _option(_file_name, "NAME", "file name of the index page of a directory", default="index.html")
@@ -229,15 +239,26 @@ class ServeSettings:
         parse_duration_s, "TIME", "check the file of a cached page for changes after this time", default=1.0
     )
 
-    upstream: str | None = _option(
-        _origin,
+    upstream: tuple[UpstreamSettings, ...] = _option(
+        parse_upstreams,
         "URL",
-        "forward requests without a file under --root to this server, such as http://127.0.0.1:9000",
-        default=None,
+        "forward requests without a file under --root to this server, such as http://127.0.0.1:9000; may be repeated",
+        default=(),
     )
     upstream_timeout: float = _option(
         _seconds, "TIME", "time limit for --upstream to send data; then 504", default=30.0
     )
+    upstream_connections: int = _option(_at_least_one, "N", "most connections to --upstream", default=200)
+    max_streams: int = _option(
+        _at_least_one,
+        "N",
+        "most long streams: event streams, WebSockets, responses that outlast --stream-after",
+        default=2_000,
+    )
+    stream_after: float = _option(
+        _seconds, "TIME", "a response that takes longer no longer counts as an ordinary request", default=10.0
+    )
+    stream_idle: float = _option(_seconds, "TIME", "end a long stream after this time without a byte", default=600.0)
     trust_proxy: tuple[Network, ...] = _option(
         parse_networks,
         "NETWORK",
@@ -267,6 +288,13 @@ class ServeSettings:
     max_request_line: int = _option(_head_size, "SIZE", "longest request line; beyond it 414", default=8 << 10)
     max_header_size: int = _option(_head_size, "SIZE", "largest request head; beyond it 431", default=32 << 10)
     max_headers: int = _option(_at_least_one, "N", "most header fields of a request; beyond it 431", default=100)
+    max_body: int = _option(
+        _positive_size, "SIZE", "largest request body to forward to --upstream; beyond it 413", default=1 << 30
+    )
+    min_body_rate: int = _option(
+        parse_byte_rate, "RATE", "slowest request body, on average; below it 408", default=1 << 10
+    )
+    body_timeout: float = _option(_seconds, "TIME", "time limit for a complete request body; then 408", default=600.0)
     max_open_files: int = _option(
         _at_least_one, "N", "most files sent from disk at a time; beyond it 503", default=1_000
     )
@@ -311,17 +339,19 @@ class OptionSpec:
     @property
     def is_list(self) -> bool:
         """Whether the option may be repeated."""
-        return self.parse in (_addresses, _host_names, parse_networks, _log_fields)
+        return self.parse in (_addresses, _host_names, parse_networks, _log_fields, parse_upstreams)
 
     @property
     def has_default(self) -> bool:
         """Whether the help text shows the default."""
-        return self.key != "root" and self.default is not False and self.default not in (None, "", ())
+        return self.default is not False and self.default not in (None, "", ())
 
     @property
     def shown_default(self) -> str:
-        if self.parse in (parse_size, _head_size):
+        if self.parse in (parse_size, _positive_size, _head_size):
             return format_size(int(str(self.default)))
+        if self.parse is parse_byte_rate:
+            return f"{format_size(int(str(self.default)))}/s"
         if self.parse is _client_share:
             return f"{int(str(self.default)) / 10_000:g}%"
         if self.parse in (_seconds, parse_duration_s):
@@ -349,12 +379,6 @@ def _specs() -> tuple[OptionSpec, ...]:
 OPTIONS = _specs()
 
 
-def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """A hint with the most similar of the ``known`` words, or an empty text."""
-    close = difflib.get_close_matches(word, list(known), n=1, cutoff=0.6)
-    return f"; did you mean '{close[0]}'?" if close else ""
-
-
 def gather(
     command_line: Mapping[str, str],
     environment: Mapping[str, str],
@@ -374,6 +398,9 @@ def gather(
             raise UsageError(f"{file_name}: unknown key '{key}'{did_you_mean(key, by_key)}")
         if isinstance(raw, list) and spec.is_list and all(isinstance(one, str) for one in raw):
             raw = ",".join(raw)
+        elif isinstance(raw, list) and key == "upstream" and all(isinstance(one, dict) for one in raw):
+            values[key] = upstreams_of_tables(raw, file_name)
+            continue
         if not isinstance(raw, str | int | float) or (isinstance(raw, bool) and spec.parse is not _yes_or_no):
             raise UsageError(f"{file_name}: {key}: expected a text or a number, not {_kind(raw)}")
         if spec.field_name in values:
@@ -397,8 +424,8 @@ def gather(
         spec = by_key[key]
         values[spec.field_name] = _parse(spec, text, spec.flag)
 
-    if "root" not in values:
-        raise UsageError("no root: give the folder to serve with --root DIR")
+    if "root" not in values and "upstream" not in values:
+        raise UsageError("nothing to serve: give the folder with --root DIR, or a server with --upstream URL")
     settings = ServeSettings(**values)  # type: ignore[arg-type]
     _check_together(settings)
     return settings
@@ -431,6 +458,8 @@ def _check_group(settings: ServeSettings) -> None:
         raise UsageError(
             "a node of a cluster needs its key: --key-file FILE (create it with 'python -m cluster key FILE')"
         )
+    if settings.cluster_id and not settings.is_member:
+        raise UsageError("--cluster-id is for a node of a cluster: give --join HOST:PORT as well")
     if settings.group is not None and not settings.is_member:
         raise UsageError("--group is for a node of a cluster: give --bootstrap to found one, or --join HOST:PORT")
     if settings.group is not None and settings.group in (settings.listen, settings.admin) and settings.group.port:

@@ -26,7 +26,8 @@ MIRRORED = (TOP, TOP / "qosweb")  # tests/cluster is for cluster/, tests/server 
 # Pure: a function of its arguments. No clock, no randomness, no files, no sockets, no threads, no event loop.
 PURE = (
     "cluster", "qosweb/engine", "qosweb/http", "qosweb/webqos", "qosweb/errors.py", "qosweb/settings.py",
-    "qosweb/units.py", "qosweb/version.py",
+    "qosweb/units.py", "qosweb/version.py", "qosweb/upstream_settings.py", "qosweb/server/proxy/health.py",
+    "qosweb/server/proxy/retry_budget.py",
     "loadgen/send/response_reader.py", "loadgen/results/assertions.py", "loadgen/results/comparison.py",
     "loadgen/errors.py", "loadgen/results/hdr_log.py", "loadgen/experiments/timelines.py",
     "loadgen/experiments/evidence.py", "loadgen/experiments/findings.py", "loadgen/experiments/judging.py",
@@ -34,7 +35,8 @@ PURE = (
     "loadgen/results/histogram.py", "loadgen/options.py", "loadgen/results/outcomes.py", "loadgen/send/think_times.py",
     "loadgen/results/recount.py", "loadgen/results/results.py", "loadgen/send/spread.py", "loadgen/results/summary.py",
     "loadgen/results/tally.py", "loadgen/send/targets.py", "loadgen/trace/arrivals.py", "loadgen/trace/as_log.py",
-    "loadgen/trace/flash_crowds.py", "loadgen/trace/curves.py", "loadgen/trace/transforms.py", "loadgen/trace/logs.py",
+    "loadgen/trace/class_headers.py", "loadgen/trace/synthetic_spec.py", "loadgen/trace/flash_crowds.py",
+    "loadgen/trace/curves.py", "loadgen/trace/transforms.py", "loadgen/trace/logs.py",
     "loadgen/trace/page_mix.py", "loadgen/trace/request.py", "loadgen/units.py",
 )  # fmt: skip
 PURE_BUT_FOR = (
@@ -75,7 +77,8 @@ ENTRY_POINTS = frozenset(
     {
         "qosweb.__main__", "qosweb.cli", "qosweb.engine.sim.__main__", "cluster.__main__", "loadgen.__main__",
         "loadgen.cli",
-        "loadgen.run.worker", "qosweb.analytics.spark.session", "qosweb.demo.node_process",
+        "loadgen.run.worker", "qosweb.analytics.spark.session", "qosweb.analytics.spark.submit",
+        "qosweb.demo.node_process",
     }
 )  # fmt: skip
 

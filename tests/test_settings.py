@@ -32,6 +32,7 @@ VALID = {
     "access-log-format": "combined",
     "upstream": "http://127.0.0.1:9000",
     "capacity": "2MB/s",
+    "min-body-rate": "2MB/s",
     "client-share": "40%",
     "trust-proxy": "10.0.0.0/8,192.0.2.1",
     "access-log-fields": "query,user_agent",
@@ -60,8 +61,8 @@ def test_a_root_is_enough() -> None:
 def test_every_setting_can_be_given_in_all_three_ways(spec: OptionSpec) -> None:
     value = another_value(spec)
     needed = {key: VALID[key] for key in ("root", "tls-cert", "tls-key")} if spec.key.startswith("tls") else {}
-    if spec.key in ("group", "join", "bootstrap"):
-        needed = {"key-file": "key", **({"bootstrap": "yes"} if spec.key == "group" else {})}
+    if spec.key in ("cluster-id", "group", "join", "bootstrap"):
+        needed = {"key-file": "key", **({"bootstrap": "yes"} if spec.key in ("cluster-id", "group") else {})}
     others = {"root": "other", **needed}
     others.pop(spec.key, None)
     ways = [
@@ -81,6 +82,7 @@ def test_command_line_before_environment_before_file_before_default(spec: Option
         "access-log-format": ("json", "combined", "json"),
         "group": ("h:1", "h:2", "h:3"),
         "capacity": ("1MB/s", "2MB/s", "3MB/s"),
+        "min-body-rate": ("1MB/s", "2MB/s", "3MB/s"),
         "client-share": ("10%", "20%", "30%"),
         "trust-proxy": ("10.0.0.1", "10.0.0.2", "10.0.0.3"),
         "access-log-fields": ("query", "referer", "user_agent,upstream_ms"),
@@ -91,9 +93,9 @@ def test_command_line_before_environment_before_file_before_default(spec: Option
         "upstream": ("http://h:1", "http://h:2", "http://h:3"),
     }.get(spec.key, ("161", "162", "163"))
     names = {} if spec.key == "root" else {"root": "site"}
-    if spec.key in ("group", "join", "bootstrap"):
+    if spec.key in ("cluster-id", "group", "join", "bootstrap"):
         names["key-file"] = "key"
-    if spec.key == "group":
+    if spec.key in ("cluster-id", "group"):
         names["bootstrap"] = "yes"
     if spec.key == "max-header-size":
         names["max-request-line"] = "16"
@@ -193,7 +195,7 @@ def test_a_bad_value_is_named_with_its_place_and_what_would_be_right(key: str, v
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({}, "no root: give the folder to serve with --root DIR"),
+        ({}, "nothing to serve: give the folder with --root DIR, or a server with --upstream URL"),
         (
             {"access-log-format": "combined", "access-log-fields": "query"},
             "--access-log-fields is for --access-log-format json; combined has its own fixed fields",
@@ -266,6 +268,8 @@ def test_variables_of_kubernetes_services_are_ignored(variable: str) -> None:
         ({"join": "h:1", "bootstrap": "yes", "key-file": "k"}, "give only one of them"),
         ({"group": "h:1"}, "give --bootstrap to found one, or --join"),
         ({"group": "127.0.0.1:8080", "bootstrap": "yes", "key-file": "k"}, "different ports"),
+        ({"cluster-id": "qosweb+1a2b3c4d"}, "give --join HOST:PORT as well"),
+        ({"cluster-id": "my cluster"}, "is not a cluster id, such as qosweb"),
         ({"bootstrap": "maybe"}, "neither yes nor no"),
         ({"join": "h"}, "is not an address"),
         ({"public-url": "ftp://h"}, "is not the address of a server"),

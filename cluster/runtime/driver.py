@@ -30,6 +30,8 @@ from cluster.layer import (
     Diverged,
     Effect,
     Ejected,
+    InterimAnswered,
+    InterimRefreshed,
     KnownPeers,
     Outvoted,
     Persist,
@@ -41,6 +43,7 @@ from cluster.runtime.disk.memory_store import MemoryStore
 from cluster.runtime.disk.store_errors import DiskFull, StoreError
 from cluster.runtime.disk.writer_thread import WriterThread
 from cluster.runtime.fatal_errors import DiskRefuses, MemberStops
+from cluster.runtime.net.handshake import INTERIM
 from cluster.runtime.net.transport import Transport
 from cluster.runtime.observe.observer import Observer
 from cluster.runtime.observe.trace_recorder import TraceRecorder
@@ -53,6 +56,7 @@ if TYPE_CHECKING:
 
     from cluster.actions import Action
     from cluster.durable import Record
+    from cluster.interim.shared_object import SharedObject
     from cluster.messages import Frame
     from cluster.names import ProcessId, View
     from cluster.replica import StateMachine
@@ -81,6 +85,15 @@ class DriverListener(SubmissionListener, Protocol):
     def on_failed(self, error: BaseException) -> None: ...
 
 
+class InterimListener(Protocol):
+    """The client of the interim service: `runtime.api.interim_service`."""
+
+    @property
+    def shared(self) -> SharedObject: ...
+    def on_answered(self, ticket: int, result: object) -> None: ...
+    def on_refreshed(self, members: tuple[ProcessId, ...]) -> None: ...
+
+
 class Driver:
     """Drives one `cluster.stack.Process`: feeds it inputs, performs its effects, wakes it at its deadlines."""
 
@@ -93,6 +106,7 @@ class Driver:
         above: DriverListener,
         *,
         founder: bool,
+        interim: InterimListener | None = None,
         order_log: Path | None = None,
         trace: Path | None = None,
     ) -> None:
@@ -116,8 +130,12 @@ class Driver:
             observe,
             self.watch.taps,
             is_volatile=not self._durable,
+            shared=interim.shared if interim is not None else None,
+            wall_clock=time.time,
         )
+        self.interim = interim
         self.transport = Transport(options, me, self.process.boot, store.founding, self)
+        self.transport.services = (INTERIM,) if interim is not None else ()
         self.transport.recoveries = store.recoveries
         self.writes = 0  # committed transactions
         self.write_failing = False
@@ -180,6 +198,11 @@ class Driver:
     # ---- inputs
 
     def on_connected(self, peer: ProcessId) -> None:
+        if self.process.interim is not None:
+            if self.transport.has_service(peer, INTERIM):
+                self.process.interim.incapable.discard(peer)
+            else:
+                self.process.interim.incapable.add(peer)
         self._input(lambda now: self.process.connected(now, peer))
 
     def on_disconnected(self, peer: ProcessId) -> None:
@@ -245,6 +268,17 @@ class Driver:
         self.submissions.put(body, handle)
         if not self.turn_due:
             self._schedule_turn()
+
+    def request(self, body: bytes) -> int:
+        """Request an operation of the interim service. Its result arrives later, with the ticket that is returned."""
+        ticket = 0
+
+        def hand_in(now: float) -> None:
+            nonlocal ticket
+            ticket = self.process.request(now, body)
+
+        self._input(hand_in)
+        return ticket
 
     def leave(self) -> None:
         self._input(self.process.leave)
@@ -408,6 +442,12 @@ class Driver:
     def _perform_rare(self, effect: Effect) -> None:
         if isinstance(effect, Delivered):
             self.submissions.complete_one(effect)
+        elif isinstance(effect, InterimAnswered):
+            assert self.interim is not None
+            self.interim.on_answered(effect.ticket, effect.result)
+        elif isinstance(effect, InterimRefreshed):
+            assert self.interim is not None
+            self.interim.on_refreshed(effect.members)
         elif isinstance(effect, PrimaryChanged):
             self.above.on_primary_changed(effect.view)
         elif isinstance(effect, KnownPeers):

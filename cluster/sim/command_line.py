@@ -6,8 +6,6 @@ Pure except for the files that it is told to write: the caller supplies the cloc
 from __future__ import annotations
 
 import argparse
-from functools import partial
-from hashlib import blake2b
 from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
@@ -16,14 +14,14 @@ from cluster.sim import stories
 from cluster.sim.bulk.mutants import BULK_MUTANTS
 from cluster.sim.bulk.scenarios import run_bulk_seed, run_bulk_task
 from cluster.sim.explore import SeedTask, explore
+from cluster.sim.interim_mutants import INTERIM_MUTANTS
 from cluster.sim.mutant_catalogue import MUTANTS
 from cluster.sim.mutant_hunt import hunt, row
 from cluster.sim.narrate import Detail, Narrator
 from cluster.sim.plan import NAMES, RunPlan, make_plan
-from cluster.sim.real_stack import play, run_task, same_failure
+from cluster.sim.real_stack import factory_of, play, run_task, same_failure
 from cluster.sim.shrink import shrink
 from cluster.sim.trace_writer import TraceWriter
-from cluster.stack import Process
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -88,17 +86,16 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--narrate", action="store_true", help="narrate the run (with --seed or --story)")
     parser.add_argument("--shrink", action="store_true", help="reduce the plan of a failing seed (with --seed)")
     parser.add_argument("--trace", type=Path, metavar="FILE", help="record all actions for 'check' (with --seed)")
-    parser.add_argument("--hash", action="store_true", help="print a digest of each seed's trace")
     parser.add_argument(
         "--mutants", action="store_true", help="run mutants of the layers and report which check catches each"
     )
     parser.add_argument(
         "--bulk", action="store_true", help="run the multicast transport for large content instead of the stack"
     )
-    parser.add_argument("--story", choices=sorted(stories.STORIES), help="narrate one of the fixed scenarios")
     parser.add_argument(
-        "--stories", type=Path, metavar="DIR", help="write all fixed scenarios to files in this directory"
+        "--interim", action="store_true", help="run the interim-atomic service beside the total order, with clients"
     )
+    parser.add_argument("--story", choices=sorted(stories.STORIES), help="narrate one of the fixed scenarios")
 
 
 def _check(options: argparse.Namespace, parser: argparse.ArgumentParser) -> None:
@@ -109,11 +106,9 @@ def _check(options: argparse.Namespace, parser: argparse.ArgumentParser) -> None
     if one_seed and (options.seeds is not None or options.minutes is not None):
         parser.error("--seed runs one seed: do not combine it with --seeds or --minutes")
     if options.bulk:
-        for name in ("shrink", "trace", "hash", "story", "stories"):
+        for name in ("shrink", "trace", "story", "interim"):
             if getattr(options, name):
                 parser.error(f"--{name} does not work with --bulk")
-    if options.hash and options.minutes is not None:
-        parser.error("--hash works with --seed or --seeds, not with --minutes")
 
 
 def main(
@@ -126,16 +121,11 @@ def main(
 ) -> int:
     _check(options, parser)
     if options.story:
-        stories.narrate_story(options.story, Process, write, Detail.STORY if options.narrate else Detail.CONVERSATION)
-        return 0
-    if options.stories:
-        for path in stories.write_all(options.stories, Process):
-            write(f"wrote {path}")
+        detail = Detail.STORY if options.narrate else Detail.CONVERSATION
+        stories.narrate_story(options.story, factory_of(options.story), write, detail)
         return 0
     if options.mutants:
         return _hunt(options, write)
-    if options.hash:
-        return _hash(options, write)
     if options.seed is not None:
         return _one_bulk(options, write) if options.bulk else _one(options, write)
     return _explore(options, clock, write, spread)
@@ -151,7 +141,12 @@ def _seeds(options: argparse.Namespace) -> Iterable[int]:
 
 
 def _tasks(options: argparse.Namespace) -> Iterator[SeedTask]:
-    return (SeedTask(seed, *options.nodes) for seed in _seeds(options))
+    return (_task(options, seed) for seed in _seeds(options))
+
+
+def _task(options: argparse.Namespace, seed: int) -> SeedTask:
+    low, high = options.nodes
+    return SeedTask(seed, low, high, options.interim)
 
 
 def _explore(
@@ -173,7 +168,7 @@ def _explore(
     if options.bulk:
         _report_bulk_failure(report.failed, write)
         return 1
-    _report_failure(report.failed, SeedTask(report.failed.seed, *options.nodes), write, reduce=True)
+    _report_failure(report.failed, _task(options, report.failed.seed), write, reduce=True)
     return 1
 
 
@@ -181,9 +176,9 @@ def _report_failure(outcome: RunResult, task: SeedTask, write: Callable[[str], N
     failure = outcome.failure
     assert failure is not None
     if reduce:
-        plan = make_plan(task.seed, task.nodes_min, task.nodes_max)
+        plan = _plan_of(task)
         smaller = shrink(plan, same_failure(failure))
-        before, after = len(plan.faults) + len(plan.submissions), len(smaller.faults) + len(smaller.submissions)
+        before, after = plan.steps, smaller.steps
         write(f"\n{after} of {before} steps are needed (narrate them with --seed {task.seed} --shrink --narrate):")
         write(str(smaller))
     write("\n" + failure.text)
@@ -191,8 +186,8 @@ def _report_failure(outcome: RunResult, task: SeedTask, write: Callable[[str], N
 
 
 def _one(options: argparse.Namespace, write: Callable[[str], None]) -> int:
-    task = SeedTask(options.seed, *options.nodes)
-    plan = make_plan(task.seed, task.nodes_min, task.nodes_max)
+    task = _task(options, options.seed)
+    plan = _plan_of(task)
     if options.shrink:
         failure = play(plan).failure
         if failure is None:
@@ -230,37 +225,21 @@ def _report_bulk_failure(outcome: RunResult, write: Callable[[str], None]) -> No
     write("\n" + outcome.failure.line(outcome.seed, " --bulk"))
 
 
-def _narrated(plan: RunPlan, write: Callable[[str], None], detail: Detail) -> RunResult:
-    narrator = Narrator(write, detail)
-    outcome = play(plan, narrator)
-    narrator.flush()
-    return outcome
-
-
-def _hash(options: argparse.Namespace, write: Callable[[str], None]) -> int:
-    for task in _tasks(options):
-        digest = blake2b(digest_size=16)
-        plan = make_plan(task.seed, task.nodes_min, task.nodes_max)
-        outcome = _narrated(plan, partial(_update, digest), Detail.EVERYTHING)
-        write(f"{task.seed} {digest.hexdigest()} {outcome.steps}{' fails' if outcome.failure else ''}")
-    return 0
-
-
-def _update(digest: blake2b, line: str) -> None:
-    digest.update(line.encode())
+def _plan_of(task: SeedTask) -> RunPlan:
+    return make_plan(task.seed, task.nodes_min, task.nodes_max, interim=task.interim)
 
 
 def _hunt(options: argparse.Namespace, write: Callable[[str], None]) -> int:
     """Hunt each mutant, by default starting at the seed that is known to catch it."""
     seeds_max = options.seeds or MUTANT_SEEDS
-    mutants = BULK_MUTANTS if options.bulk else MUTANTS
+    mutants = BULK_MUTANTS if options.bulk else INTERIM_MUTANTS if options.interim else MUTANTS
     run = run_bulk_task if options.bulk else run_task
     caught = []
     for mutant in mutants:
         if not mutant.equivalent:
             first = mutant.shown_by if options.seed_from is None else options.seed_from
             seeds = range(first, first + seeds_max)
-            caught.append(hunt(mutant, seeds, lambda seed: run(SeedTask(seed, *options.nodes))))
+            caught.append(hunt(mutant, seeds, lambda seed: run(_task(options, seed))))
             write(row(caught[-1]))
     survivors = [one.name for one in caught if not one.by]
     write(f"\n{len(caught) - len(survivors)} of {len(caught)} caught, each within {seeds_max} seeds\n")

@@ -23,16 +23,13 @@ _DECODER: msgspec.msgpack.Decoder[Records] = msgspec.msgpack.Decoder(Records)
 class SimDisk:
     """The disk of one node."""
 
-    __slots__ = ("_coded", "image", "lost_count", "written_count")
+    __slots__ = ("_coded", "image")
 
     def __init__(self, *, coded: bool = False) -> None:
         self._coded = coded  # encode and decode every record, to find records that cannot be stored
         self.image = Image()  # for inspection; `read` gives a copy
-        self.written_count = 0
-        self.lost_count = 0
 
     def write(self, record: Record) -> None:
-        self.written_count += 1
         if self._coded:
             back = _DECODER.decode(_ENCODER.encode(record))
             if back != record:
@@ -45,7 +42,7 @@ class SimDisk:
         image = Image()
         for name in Image.__slots__:
             value = getattr(self.image, name)
-            setattr(image, name, value.copy() if isinstance(value, dict | RunLog) else value)
+            setattr(image, name, value.copy() if isinstance(value, dict | list | RunLog) else value)
         return image
 
     def found(self, founder: ProcessId) -> None:
@@ -59,4 +56,3 @@ class SimDisk:
     def lose(self) -> None:
         """Lose all content."""
         self.image = Image()
-        self.lost_count += 1

@@ -24,13 +24,15 @@ class SeedTask(msgspec.Struct, frozen=True):
     seed: int
     nodes_min: int
     nodes_max: int
+    interim: bool = False
 
     @property
     def options(self) -> str:
         """The options needed besides the seed to repeat the run."""
+        service = " --interim" if self.interim else ""
         if (self.nodes_min, self.nodes_max) == (3, 7):
-            return ""
-        return f" --nodes {self.nodes_min}..{self.nodes_max}"
+            return service
+        return f" --nodes {self.nodes_min}..{self.nodes_max}{service}"
 
 
 class ExplorationReport:

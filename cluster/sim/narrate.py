@@ -23,13 +23,16 @@ from cluster.messages import (
     Hello,
     Info,
     LinkAck,
+    LtMsg,
     Message,
+    OpMsg,
     Plain,
     Proposal,
     Registered,
     Resume,
     Sequence,
     Slot,
+    StMsg,
     Summary,
     Supply,
     SyncMsg,
@@ -169,6 +172,12 @@ def describe(message: Message) -> str:
             return f"to be placed: {describe(body)}"
         case Sequence(senders=senders):
             return f"sequence {numbers(senders)}"
+        case OpMsg(ts=ts, body=body):
+            return f"op_msg {repr(body)[1:]} at {ts}"
+        case LtMsg(ts=ts):
+            return f"lt_msg {ts}"
+        case StMsg(members=members, chunk=chunk, chunks=chunks, state=state):
+            return f"st_msg {{{names(members)}}} {chunk + 1}/{chunks}: {len(state)} bytes"
     return _describe_client(message)
 
 
@@ -223,6 +232,12 @@ _PAPER_NAMES = {
     actions.Submitted: "submitted",
     actions.Resolved: "resolved",
     actions.StateDigest: "digest",
+    actions.InterimRequest: "request",
+    actions.InterimResponse: "response",
+    actions.InterimRefresh: "refresh",
+    actions.InterimApplied: "do",
+    actions.InterimView: "interim view",
+    actions.InterimLoaded: "loads",
     actions.Crashed: "crashed",
     actions.Recovered: "recovered",
 }
@@ -230,6 +245,11 @@ _PAPER_NAMES = {
 
 def describe_action(action: Action) -> str:
     name = _PAPER_NAMES.get(type(action), type(action).__name__)
+    if isinstance(action, actions.InterimRefresh):
+        return f"{name}({{{names(action.members)}}}, {action.digest})"
+    if isinstance(action, actions.InterimApplied):
+        end = ", at the end of the view" if action.at_view_end else ""
+        return f"{name}({action.origin}, {repr(action.body)[1:]}{end})"
     fields = [f"{_describe_value(getattr(action, field))}" for field in action.__struct_fields__]
     return f"{name}({', '.join(text for text in fields if text)})"
 

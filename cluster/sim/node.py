@@ -12,10 +12,21 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from math import inf
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from cluster.actions import SEEN, Action, Crashed, Recovered
-from cluster.layer import Context, Delivered, DeliveredRun, Effect, KnownPeers, Persist, PrimaryChanged, Send
+from cluster.layer import (
+    Context,
+    Delivered,
+    DeliveredRun,
+    Effect,
+    InterimAnswered,
+    InterimRefreshed,
+    KnownPeers,
+    Persist,
+    PrimaryChanged,
+    Send,
+)
 from cluster.layer import RandomSource as AnyChance
 from cluster.names import ProcessId, View
 from cluster.sim.disk import SimDisk
@@ -30,8 +41,9 @@ if TYPE_CHECKING:
     from cluster.sim.event_queue import EventQueue
     from cluster.sim.network import OneWayChannel, SimNetwork
     from cluster.sim.seeded_random import SeededRandom
+    from cluster.stack import Process
 
-TICK, FRAME, CONNECT, DISCONNECT, SUBMIT, LEAVE, WRITTEN = range(7)
+TICK, FRAME, CONNECT, DISCONNECT, SUBMIT, LEAVE, WRITTEN, REQUEST = range(8)
 FLUSHED_SHARE = 0.7  # share of a crashed process's connections that still deliver what it sent
 ROUNDING = 1e-6  # a deadline this close counts as reached
 
@@ -88,7 +100,7 @@ class SimNode:
         "_writable", "_writing", "contacts",
         "crash_after", "delivered_count", "disk", "gone", "input_cost", "known", "leaving", "machine", "name",
         "paused", "pending", "pid", "primary", "process", "refused_count",
-        "silent_share", "started_count", "write_cost", "write_time",
+        "requested", "silent_share", "started_count", "write_cost", "write_time",
     )  # fmt: skip
 
     def __init__(
@@ -116,6 +128,7 @@ class SimNode:
         self.machine = History()
         self.primary: View | None = None
         self.pending: dict[int, bytes] = {}  # open submissions of this life: ticket -> body
+        self.requested: dict[int, bytes] = {}  # open requests to the interim service: ticket -> operation
         self.delivered_count = 0
         self.refused_count = 0
         self.known: set[str] = set(contacts)
@@ -185,7 +198,7 @@ class SimNode:
         self._wake_at = inf
         if self.pending:
             self._sometimes["crash with submissions in doubt"] += 1
-        for forgotten in (self._effects, self._notes, self._inbox, self._out, self.pending):
+        for forgotten in (self._effects, self._notes, self._inbox, self._out, self.pending, self.requested):
             forgotten.clear()
         for wire in self._network.wires_of(self.name):
             other = wire.ends[0] if wire.ends[1] is self else wire.ends[1]
@@ -287,6 +300,8 @@ class SimNode:
                 process.disconnected(now, peer)
         elif kind == SUBMIT:
             self.pending[process.submit(now, what)] = what
+        elif kind == REQUEST:
+            self.requested[cast("Process", process).request(now, what)] = what
         elif kind == LEAVE:
             process.leave(now)
         elif kind == WRITTEN:
@@ -429,6 +444,11 @@ class SimNode:
                 self._ended(end)
         elif isinstance(effect, Delivered):
             self._ended(effect)
+        elif isinstance(effect, InterimAnswered):
+            if self.requested.pop(effect.ticket, None) is None:
+                raise InvalidEffect(f"{self.pid}: {effect} without an open request")
+        elif isinstance(effect, InterimRefreshed):
+            pass
         elif isinstance(effect, PrimaryChanged):
             self.primary = effect.view
         elif isinstance(effect, KnownPeers):

@@ -46,10 +46,19 @@ AMBUSH_ACTIONS = (
     "StartChange", "MembershipView", "GcsView", "Block", "VsNewView", "DvsNewView", "DvsRegister", "Established",
     "Confirm", "CatchUp", "Recovered", "StateDigest", "Broadcast",
 )  # fmt: skip
+INTERIM_AMBUSH_ACTIONS = ("InterimView", "InterimRefresh", "InterimApplied", "InterimRequest", "InterimLoaded")
 
 
 class Submission(msgspec.Struct, frozen=True):
     """An entry to submit at a time and node."""
+
+    at: float
+    node: str
+    body: bytes
+
+
+class Operation(msgspec.Struct, frozen=True):
+    """An operation to request from the interim service at a time and node."""
 
     at: float
     node: str
@@ -68,6 +77,11 @@ class RunPlan(msgspec.Struct, frozen=True):
     lasts: float  # duration of the fault phase in seconds
     faults: tuple[AnyFault, ...]
     submissions: tuple[Submission, ...]
+    operations: tuple[Operation, ...] = ()  # with operations, the processes have the interim service
+
+    @property
+    def steps(self) -> int:
+        return len(self.faults) + len(self.submissions) + len(self.operations)
 
     def __str__(self) -> str:
         lines = [
@@ -75,29 +89,53 @@ class RunPlan(msgspec.Struct, frozen=True):
         ]
         steps: list[tuple[float, str]] = [(fault.at, str(fault)) for fault in self.faults]
         steps += [(s.at, f"{s.node} submits {s.body.decode()}") for s in self.submissions]
+        steps += [(s.at, f"{s.node} requests {s.body.decode()}") for s in self.operations]
         lines += [f"  {at:8.4f}  {text}" for at, text in sorted(steps)]
         return "\n".join(lines)
 
 
-def make_plan(seed: int, nodes_min: int = 3, nodes_max: int = 7) -> RunPlan:
-    """Draw the plan of a seed."""
+def make_plan(seed: int, nodes_min: int = 3, nodes_max: int = 7, *, interim: bool = False) -> RunPlan:
+    """Draw the plan of a seed. `interim`: the processes have the interim service, and clients that use it."""
     chance = SeededRandom(seed).fork("plan")
     names = NAMES[: nodes_min + chance.below(nodes_max - nodes_min + 1)]
     late = chance.below(2) if len(names) > 3 else 0
     first = names[: len(names) - late]
     lasts = chance.between(5.0, 12.0)
-    faults = _Faults(chance.fork("faults"), names, first, lasts).make()
+    ambushes = (*AMBUSH_ACTIONS, *INTERIM_AMBUSH_ACTIONS) if interim else AMBUSH_ACTIONS
+    faults = _Faults(chance.fork("faults"), names, first, lasts, ambushes).make()
+    settings = _settings(chance.fork("settings"), len(names))
     return RunPlan(
         seed=seed,
         names=names,
         first=first,
-        settings=_settings(chance.fork("settings"), len(names)),
+        settings=_interim_settings(chance.fork("interim settings"), settings) if interim else settings,
         delays=_delays(chance.fork("delays")),
         coded=chance.hits(CODED_SHARE),
         lasts=max([lasts, *(fault.at + FALL_EVERY for fault in faults if fault.at > lasts)]),
         faults=faults,
         submissions=_submissions(chance.fork("submissions"), names, lasts),
+        operations=_operations(chance.fork("operations"), names, lasts) if interim else (),
     )
+
+
+def _interim_settings(chance: SeededRandom, settings: Settings) -> Settings:
+    return msgspec.structs.replace(
+        settings,
+        interim_window=chance.choice((1, 4, 32)),
+        interim_chunk_bytes=chance.choice((8, 32, 64 * 1024)),
+        interim_chunks_ahead=chance.choice((1, 2, 8) if settings.link_len_max > 100 else (1,)),
+        interim_journal_bytes=chance.choice((0, 64, 64 * 1024)),
+    )
+
+
+def _operations(chance: SeededRandom, names: str, lasts: float) -> tuple[Operation, ...]:
+    """Steady operations, bursts at one node, and operations of all nodes at the same moment."""
+    found: list[Operation] = []
+    for _ in range(chance.choice((10, 25, 50))):
+        time = chance.between(0.0, lasts)
+        nodes = [*names] if chance.hits(0.15) else [chance.choice(names)] * (chance.below(6) if chance.hits(0.2) else 1)
+        found += [Operation(time, node, b"%s+%d" % (node.encode(), len(found) + i)) for i, node in enumerate(nodes)]
+    return tuple(sorted(found, key=lambda operation: (operation.at, operation.body)))
 
 
 def _settings(chance: SeededRandom, count: int) -> Settings:
@@ -143,8 +181,11 @@ def _submissions(chance: SeededRandom, names: str, lasts: float) -> tuple[Submis
 class _Faults:
     """Draws the fault schedule of one run."""
 
-    def __init__(self, chance: SeededRandom, names: str, first: str, lasts: float) -> None:
+    def __init__(
+        self, chance: SeededRandom, names: str, first: str, lasts: float, ambushes: tuple[str, ...] = AMBUSH_ACTIONS
+    ) -> None:
         self.chance = chance
+        self.ambushes = ambushes
         self.names = names
         self.first = first
         self.lasts = lasts
@@ -167,7 +208,7 @@ class _Faults:
         while time < self.lasts:
             fault = chance.choice(self.kinds)(time)
             if chance.hits(0.25):
-                found.append(Ambush(time, 0.0, chance.choice(AMBUSH_ACTIONS), self.sharpen(fault)))
+                found.append(Ambush(time, 0.0, chance.choice(self.ambushes), self.sharpen(fault)))
             else:
                 found.append(fault)
             time += chance.exponential(mean)
@@ -252,7 +293,7 @@ class _Faults:
             one, other = chance.sample(self.names, 2)
             meeting = SecondConnection(chance.between(0.0, self.lasts), 0.0, one, other)
             if chance.hits(0.5):
-                found.append(Ambush(meeting.at, 0.0, chance.choice(AMBUSH_ACTIONS), meeting))
+                found.append(Ambush(meeting.at, 0.0, chance.choice(self.ambushes), meeting))
             else:
                 found.append(meeting)
         return found

@@ -4,26 +4,54 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from cluster.sim.journal import Journal
 from cluster.sim.plan import RunPlan, make_plan
 from cluster.sim.run import RunFailure, RunResult, run
 from cluster.sim.spec_judge import Specifications
+from cluster.sim.stories import has_interim_service
 from cluster.stack import Process
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from cluster.actions import Action
+    from cluster.durable import Image
+    from cluster.layer import RandomSource
+    from cluster.names import ProcessId
+    from cluster.settings import Settings
     from cluster.sim.explore import SeedTask
+    from cluster.sim.history_machine import History
+    from cluster.sim.node import ProcessFactory
     from cluster.sim.world import FrameListener
 
 
+def make_interim_process(
+    me: ProcessId,
+    settings: Settings,
+    image: Image,
+    machine: History,
+    chance: RandomSource,
+    trace: Callable[[Action], None] | None,
+) -> Process:
+    """A process with the interim service."""
+    return Process(me, settings, image, machine, chance, trace, shared=Journal())
+
+
+def factory_of(story: str) -> ProcessFactory:
+    """The factory of the processes of a fixed scenario."""
+    return make_interim_process if has_interim_service(story) else Process
+
+
 def play(plan: RunPlan, listener: FrameListener | None = None) -> RunResult:
-    """Run a plan."""
-    return run(plan, Process, Specifications(plan.names[0]), listener)
+    """Run a plan. If it has operations, the processes have the interim service."""
+    has_service = bool(plan.operations)
+    make = make_interim_process if has_service else Process
+    return run(plan, make, Specifications(plan.names[0], interim=has_service), listener)
 
 
 def run_task(task: SeedTask) -> RunResult:
     """Run the seed of a task."""
-    return play(make_plan(task.seed, task.nodes_min, task.nodes_max))
+    return play(make_plan(task.seed, task.nodes_min, task.nodes_max, interim=task.interim))
 
 
 def same_failure(wanted: RunFailure) -> Callable[[RunPlan], bool]:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from cluster.sim.network import FIXED
+from cluster.sim.plan import Operation
 from cluster.sim.world import FrameListener, NotReached, World
 
 if TYPE_CHECKING:
@@ -68,6 +69,9 @@ class RunJudge:
 
     def finish(self, world: World, live: bool) -> None:
         """The run is over; `live`: it ended with a complete group."""
+
+    def stayed(self, world: World) -> None:
+        """Clients made requests to the interim service in a stable view, and the run is at rest again."""
 
     def in_time(self, last_event: float, members: list[ProcessId], *, detection: float, latency: float) -> None:
         """Check bounded view change time: the last change in a quiet network was at `last_event` and left `members`."""
@@ -135,10 +139,15 @@ def _play(plan: RunPlan, world: World, judge: RunJudge) -> None:
         world.events.at(fault.at, _begin, fault, world)
     for submission in plan.submissions:
         world.events.at(submission.at, _submit, submission, world)
+    for operation in plan.operations:
+        world.events.at(operation.at, _request, operation, world)
     world.events.run_until(plan.lasts)
     heal(world)
     live = _wait_until_live(world)
     judge.finish(world, live)
+    if live and plan.operations:
+        use_stable_view(world)
+        judge.stayed(world)
     if live and len(world.running()) > 1:
         last_change(world, judge)
 
@@ -157,6 +166,22 @@ def _begin(fault: AnyFault, world: World) -> None:
 
 def _submit(submission: Submission, world: World) -> None:
     world.broadcast(submission.node, submission.body)
+
+
+def _request(operation: Operation, world: World) -> None:
+    world.request(operation.node, operation.body)
+
+
+def use_stable_view(world: World) -> None:
+    """Requests to the interim service after it stabilised, at all nodes, some at the same moment."""
+    chance = world.chance.fork("stable view")
+    start = world.events.now
+    for node in world.running():
+        for number in range(4):
+            at = start + (0.0 if number == 0 else chance.between(0.0, 0.2))
+            operation = Operation(at, node.name, b"%s stable %d" % (node.name.encode(), number))
+            world.events.at(at, _request, operation, world)
+    world.settle(QUIET)
 
 
 def heal(world: World) -> None:
@@ -240,7 +265,7 @@ def live(world: World) -> bool:
     nodes = world.running()
     return (
         world.has_primary([node.name for node in nodes])
-        and not any(node.pending for node in nodes)
+        and not any(node.pending or node.requested for node in nodes)
         and len({node.machine.digest() for node in nodes}) == 1
     )
 
@@ -271,6 +296,7 @@ def state_of(world: World) -> str:
         lines.append(
             f"  {node.pid}: {'up' if node.process else 'down'}, connected to {' '.join(map(str, node.connections))}; "
             f"primary {node.primary}; act {image.act}; amb {' '.join(map(str, image.amb))}; "
-            f"{len(node.pending)} submissions open; history {node.machine.digest()[:12]}"
+            f"{len(node.pending)} submissions and {len(node.requested)} requests open; "
+            f"history {node.machine.digest()[:12]}"
         )
     return "\n".join(lines)

@@ -10,15 +10,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from cluster.sim.faults import AnyFault
-from cluster.sim.plan import RunPlan, Submission
+from cluster.sim.plan import Operation, RunPlan, Submission
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 RUNS_MAX = 300
 
-Step = AnyFault | Submission
+Step = AnyFault | Submission | Operation
 
 
 def shrink(plan: RunPlan, fails: Callable[[RunPlan], bool], *, runs_max: int = RUNS_MAX) -> RunPlan:
@@ -30,7 +32,7 @@ def shrink(plan: RunPlan, fails: Callable[[RunPlan], bool], *, runs_max: int = R
         runs += 1
         return fails(_with_steps(plan, steps))
 
-    steps: list[Step] = [*plan.faults, *plan.submissions]
+    steps: list[Step] = [*plan.faults, *plan.submissions, *plan.operations]
     parts = 2
     while steps and runs < runs_max:
         size = -(-len(steps) // parts)
@@ -50,14 +52,9 @@ def shrink(plan: RunPlan, fails: Callable[[RunPlan], bool], *, runs_max: int = R
 
 
 def _with_steps(plan: RunPlan, steps: list[Step]) -> RunPlan:
-    return RunPlan(
-        seed=plan.seed,
-        names=plan.names,
-        first=plan.first,
-        settings=plan.settings,
-        delays=plan.delays,
-        coded=plan.coded,
-        lasts=plan.lasts,
-        faults=tuple(step for step in steps if not isinstance(step, Submission)),
+    return msgspec.structs.replace(
+        plan,
+        faults=tuple(step for step in steps if not isinstance(step, Submission | Operation)),
         submissions=tuple(step for step in steps if isinstance(step, Submission)),
+        operations=tuple(step for step in steps if isinstance(step, Operation)),
     )

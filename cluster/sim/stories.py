@@ -16,7 +16,6 @@ from cluster.sim.world import World
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from pathlib import Path
 
     from cluster.sim.node import ProcessFactory
 
@@ -122,6 +121,46 @@ def laggard(world: World) -> Story:
     world.restart("c").settle()
 
 
+def interim_operation(world: World) -> Story:
+    """One operation of the interim service in a view of three: a logical time, the time of the others, the response."""
+    world.start("abc").settle()
+    yield
+    world.remark("b requests x")
+    world.request("b", b"x").settle()
+
+
+def interim_partition(world: World) -> Story:
+    """Five nodes fall apart into three and two. Both sides apply operations. When they meet, two states are merged."""
+    world.start("abcde").settle()
+    world.request("a", b"before").settle()
+    yield
+    world.partition("abc", "de").settle()
+    world.request("b", b"of three").request("e", b"of two").settle()
+    world.heal().settle()
+    world.request("d", b"after").settle()
+
+
+def interim_interrupted_merge(world: World) -> Story:
+    """Another partition interrupts a merge. Who was synchronised stays so; the rest is merged when all meet again."""
+    world.start("abcd").settle()
+    world.partition("ab", "cd").settle()
+    world.request("a", b"x").request("c", b"y").settle()
+    yield
+    world.upon("InterimView", lambda: world.partition("a", "bcd")).heal()
+    world.request("b", b"during the merge").settle()
+    world.request("d", b"z").settle()
+    world.heal().settle()
+
+
+def interim_restart(world: World) -> Story:
+    """A node crashes and comes back with the operations on its disk; the others have gone on meanwhile."""
+    world.start("abc").request("c", b"x").settle()
+    yield
+    world.crash("c").settle()
+    world.request("a", b"y").settle()
+    world.restart("c").settle()
+
+
 LAGGARD_SNAPSHOTS = 20  # positions between two snapshots in the scenarios
 STORIES: dict[str, Callable[[World], Story]] = {
     "founding": founding,
@@ -135,7 +174,16 @@ STORIES: dict[str, Callable[[World], Story]] = {
     "even-split": even_split,
     "total-restart": total_restart,
     "laggard": laggard,
+    "interim-operation": interim_operation,
+    "interim-partition": interim_partition,
+    "interim-interrupted-merge": interim_interrupted_merge,
+    "interim-restart": interim_restart,
 }
+
+
+def has_interim_service(name: str) -> bool:
+    """Whether the processes of this scenario need the interim service."""
+    return name.startswith("interim-")
 
 
 def narrate_story(
@@ -162,16 +210,3 @@ def narrate_story(
     narrator.flush()
     judge.finish(world, live(world))
     return world
-
-
-def write_all(folder: Path, make: ProcessFactory) -> list[Path]:
-    """Write every scenario to a file of its name."""
-    folder.mkdir(parents=True, exist_ok=True)
-    paths: list[Path] = []
-    for name in STORIES:
-        lines: list[str] = []
-        narrate_story(name, make, lines.append)
-        path = folder / f"{name}.txt"
-        path.write_text("\n".join(lines) + "\n", encoding="utf-8")
-        paths.append(path)
-    return paths

@@ -15,7 +15,7 @@ from cluster.actions import NAMES
 from cluster.settings import DEFAULT, Settings
 from cluster.sim.event_queue import EventQueue
 from cluster.sim.network import FIXED, Delays, SimNetwork
-from cluster.sim.node import SUBMIT, ProcessFactory, SimNode
+from cluster.sim.node import REQUEST, SUBMIT, ProcessFactory, SimNode
 from cluster.sim.seeded_random import SeededRandom
 
 if TYPE_CHECKING:
@@ -230,6 +230,11 @@ class World:
 
     def broadcast(self, name: str, body: bytes) -> World:
         self.nodes[name].put(SUBMIT, None, body)
+        return self
+
+    def request(self, name: str, body: bytes) -> World:
+        """Request an operation of the interim service."""
+        self.nodes[name].put(REQUEST, None, body)
         return self
 
     # ---- time

@@ -144,11 +144,11 @@ class Checkers:
     def spec(self, name: str) -> Spec:
         return next(spec for spec in self.specs if name == spec.NAME)
 
-    def last_steps(self, name: str, count: int = STEPS_SHOWN) -> tuple[TraceStep, ...]:
+    def last_steps(self, name: str) -> tuple[TraceStep, ...]:
         """The last steps that the specification of this name knows; all steps, if there is none of this name."""
         known = next((spec.actions for spec in self.specs if name == spec.NAME), None)
         steps = [TraceStep(*step) for step in self._steps if known is None or isinstance(step[3], known)]
-        return tuple(steps[-count:])
+        return tuple(steps[-STEPS_SHOWN:])
 
     def coverage(self) -> dict[str, dict[str, int]]:
         ends = (self.timing, self._liveness) if self._liveness is not None else (self.timing,)

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
         DvsRegister,
         Established,
         Recovered,
+        StateDigest,
     )  # fmt: skip
 
 REMEMBERED = 100_000  # number of recent entries kept for comparison
@@ -166,8 +167,21 @@ class TotalOrderSpec(Spec):
         self.confirmed.pop(at, None)
 
     def recovered_eff(self, _act: Recovered, at: ProcessId) -> None:
-        if at in self.next:
-            self.resumed.add(at)
+        self.resumed.add(at)
+
+    # If p crashed after a snapshot reached its disk, and before its state machine got it, it recovers beyond next[p].
+    def state_digest_pre(self, act: StateDigest, at: ProcessId) -> None:
+        if at in self.resumed:
+            self.require(
+                act.position <= self.queue.end,
+                "digest: after a recovery, of entries that some process delivered",
+                self.queue.end,
+            )
+
+    def state_digest_eff(self, act: StateDigest, at: ProcessId) -> None:
+        if at in self.resumed and act.position > self.next.get(at, 0):
+            self.branch("digest: of a snapshot that p had on its disk only")
+            self.next[at] = act.position
 
     def take_back(self, p: ProcessId, entry: Entry) -> bool:
         """p was told that this own entry will not be delivered. False: it is in the order, or was never submitted."""

@@ -116,6 +116,8 @@ def _render(one: CompletedExperiment) -> str:
     lines = [f"{findings.verdict.upper():<8}{one.experiment.name}  ({one.lasted_s:.0f} s)  {findings.seen}"]
     if findings.skipped:
         lines[0] += findings.skipped
+    else:
+        lines.append(f"{'':8}criterion: {one.criterion}")
     lines += [f"{'':8}{'note:':<8}{note}" for note in one.not_applied]
     lines += [f"{'':8}{'holds:' if c.holds else 'FAILS:':<8}{c.text}  ({c.actual})" for c in findings.checks]
     return "\n".join(lines) + "\n"

@@ -23,8 +23,8 @@ class Experiment(Protocol):
     @property
     def title(self) -> str: ...
 
-    @property
-    def criterion(self) -> str: ...
+    def criterion(self, *, quick: bool) -> str:
+        """What has to hold, in sentences; a quick run has looser limits."""
 
     @property
     def printed(self) -> str:

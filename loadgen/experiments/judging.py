@@ -75,7 +75,7 @@ def judge_shares(
     name, off = farthest(whole, promised)
     found = [
         Check(
-            f"{witness}: each share of the bytes served{of} within {_points(tolerance.whole_points)}, whole run",
+            f"{witness}: each share of the bytes served{of} within {points(tolerance.whole_points)}, whole run",
             bool(names) and any(whole.values()) and abs(off) <= tolerance.whole_points,
             f"{_listed(whole)}; farthest {name} {off:+.2f}",
         )
@@ -88,7 +88,7 @@ def judge_shares(
         )
         found.append(
             Check(
-                f"{witness}: within {_points(tolerance.window_points)} in every window of {tolerance.window_s:g} s{of}",
+                f"{witness}: within {points(tolerance.window_points)} in every window of {tolerance.window_s:g} s{of}",
                 abs(worst[1]) <= tolerance.window_points,
                 f"{len(cut)} windows; farthest {worst[0]} {worst[1]:+.2f} from {worst[2][0]:g} s to {worst[2][1]:g} s",
             )
@@ -152,7 +152,7 @@ def failures(rows: Iterable[ObservedRequest]) -> list[ObservedRequest]:
     return [row for row in rows if row.what in (FAILED, "unsent")]
 
 
-def _points(count: float) -> str:
+def points(count: float) -> str:
     return f"{count:g} point{'' if count == 1 else 's'}"
 
 

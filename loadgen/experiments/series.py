@@ -34,6 +34,7 @@ class CompletedExperiment(NamedTuple):
     findings: ExperimentFindings
     picture: Path | None
     lasted_s: float
+    criterion: str
     spread: str = ""  # of the load, if there were several targets
     not_applied: tuple[str, ...] = ()  # options without effect in this experiment, with reasons
 
@@ -87,7 +88,8 @@ def _one(experiment: Experiment, out: Path, size: Size, say: Callable[[str], Non
     if findings.csv_rows:
         with (out / f"{experiment.name}.csv").open("w", encoding="utf-8", newline="") as file:
             csv.writer(file, lineterminator="\n").writerows([findings.csv_head, *findings.csv_rows])
-    return CompletedExperiment(experiment, findings, picture, time.monotonic() - begun_s, spread, not_applied)
+    lasted_s, criterion = time.monotonic() - begun_s, experiment.criterion(quick=size.quick)
+    return CompletedExperiment(experiment, findings, picture, lasted_s, criterion, spread, not_applied)
 
 
 def document(done: Sequence[CompletedExperiment], begun: str, size: Size) -> dict[str, object]:
@@ -100,6 +102,7 @@ def document(done: Sequence[CompletedExperiment], begun: str, size: Size) -> dic
             {
                 "name": one.experiment.name,
                 "verdict": one.findings.verdict,
+                "criterion": one.criterion,
                 "seen": one.findings.seen,
                 "skipped": one.findings.skipped,
                 "checks": msgspec.to_builtins(one.findings.checks),

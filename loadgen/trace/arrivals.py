@@ -17,7 +17,7 @@ from loadgen.trace.page_mix import Dice, MixPart, Pages, draw
 from loadgen.trace.request import TraceRequest
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from msgspec import UnsetType
 
@@ -84,9 +84,11 @@ def requests(
     method: str,
     dice: Dice,
     body: int | str | UnsetType = UNSET,
+    headers: Mapping[str, dict[str, str]] | None = None,
 ) -> Iterator[TraceRequest]:
-    """Yield the requests of a new trace, with times in whole microseconds."""
+    """Yield the requests of a new trace, with times in whole microseconds. ``headers`` are fields by class."""
     pages = [Pages(part, zipf_exponent) for part in mix]
+    fields = [(headers or {}).get(part.class_name) or UNSET for part in mix]
     for t_s, stage in arrivals(course, kind, dice):
         at = draw(stage.bounds, dice) if len(mix) > 1 else 0
-        yield TraceRequest(round(t_s, 6), pages[at].draw(dice), method, mix[at].class_name, UNSET, body)
+        yield TraceRequest(round(t_s, 6), pages[at].draw(dice), method, mix[at].class_name, fields[at], body)

@@ -12,36 +12,36 @@ import json
 from typing import TYPE_CHECKING, NamedTuple
 
 from loadgen.trace.request import split_url
+from loadgen.trace.synthetic_spec import NO_CLASS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
     from loadgen.trace.request import TraceRequest
 
-BEGIN_S = 1_800_000_000.0
 DENIED_BYTES = 60
-NO_CLASS = "default"
 VIEW = "1:aaaa"
 _DENIED = f'"denied","status":503,"bytes":{DENIED_BYTES},"queue_ms":0.000,"service_ms":0.050,"total_ms":0.050}}\n'
 
 
 class Cluster(NamedTuple):
-    """The simulated cluster. ``parts`` of the capacity by class; other classes divide the rest evenly."""
+    """The simulated cluster. ``shares`` are parts of the capacity, for all classes of the trace."""
 
     capacity_bps: float
     size: int
     lifetime_s: float
     nodes: int
-    parts: Mapping[str, float]
-    spec: str = ""
+    shares: Mapping[str, float]
+    begin_s: float
+    spec: str
 
 
-def log_lines(requests: Iterable[TraceRequest], cluster: Cluster, classes: Iterable[str]) -> Iterator[str]:
-    """Yield the lines with their line ends; ``classes`` are all classes of the trace."""
+def log_lines(requests: Iterable[TraceRequest], cluster: Cluster) -> Iterator[str]:
+    """Yield the lines with their line ends."""
     policy = hashlib.blake2b(cluster.spec.encode(), digest_size=8).hexdigest() if cluster.spec else ""
     names = [f"n{number + 1}" for number in range(cluster.nodes)]
     yield from _events(cluster, policy, names)
-    rates = _rates(cluster, classes)
+    rates = {name: max(1.0, cluster.capacity_bps * share) for name, share in cluster.shares.items()}
     free_at = dict.fromkeys(rates, 0.0)  # when each class has served its queue
     service_s = {name: cluster.size / rate for name, rate in rates.items()}
     quoted = {name: json.dumps(name) for name in rates}
@@ -51,7 +51,7 @@ def log_lines(requests: Iterable[TraceRequest], cluster: Cluster, classes: Itera
     ]
     pages: dict[str, str] = {}
     prefix = policy[:8] or "log"
-    nodes, lifetime_s, size = cluster.nodes, cluster.lifetime_s, cluster.size
+    begin_s, nodes, lifetime_s, size = cluster.begin_s, cluster.nodes, cluster.lifetime_s, cluster.size
     for number, request in enumerate(requests):
         name, t = request.class_name or NO_CLASS, request.t
         page = pages.get(request.url)
@@ -61,7 +61,7 @@ def log_lines(requests: Iterable[TraceRequest], cluster: Cluster, classes: Itera
             if len(pages) < 100_000:
                 pages[request.url] = page
         wait_s = free_at[name] - t
-        start = f'{{"ts":{BEGIN_S + t:.3f},"rid":"{prefix}-{number}",{fixed[number % nodes]}{number % 251}"'
+        start = f'{{"ts":{begin_s + t:.3f},"rid":"{prefix}-{number}",{fixed[number % nodes]}{number % 251}"'
         start += f',"method":"{request.method}",{page},"class":{quoted[name]},"decision":'
         if wait_s > lifetime_s:
             yield start + _DENIED
@@ -76,19 +76,18 @@ def log_lines(requests: Iterable[TraceRequest], cluster: Cluster, classes: Itera
         )
 
 
-def _rates(cluster: Cluster, classes: Iterable[str]) -> dict[str, float]:
-    """Bytes per second for each class."""
+def all_shares(given: Mapping[str, float], classes: Iterable[str]) -> dict[str, float]:
+    """The share of each class: the given one, or an equal part of the rest."""
     known = list(dict.fromkeys(name or NO_CLASS for name in classes))
-    others = [name for name in known if name not in cluster.parts]
-    left = max(0.0, 1.0 - sum(cluster.parts.values()))
-    parts = dict(cluster.parts) | {name: left / len(others) for name in others}
-    return {name: max(1.0, cluster.capacity_bps * part) for name, part in parts.items()}
+    others = [name for name in known if name not in given]
+    left = max(0.0, 1.0 - sum(given.values()))
+    return {name: given[name] if name in given else left / len(others) for name in known}
 
 
 def _events(cluster: Cluster, policy: str, names: list[str]) -> Iterator[str]:
     """The events that nodes log before the first request."""
     for name in names:
-        common = {"ts": BEGIN_S - 1.0, "node": name}
+        common = {"ts": cluster.begin_s - 1.0, "node": name}
         events: list[dict[str, object]] = [
             {"event": "view", **common, "index": 1, "view": VIEW, "members": names, "primary": True},
             {"event": "capacity", **common, "index": 2, "capacity_bps": int(cluster.capacity_bps / cluster.nodes)},

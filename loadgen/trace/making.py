@@ -9,6 +9,7 @@ from msgspec import UNSET
 
 from loadgen.errors import UsageError, read
 from loadgen.trace.arrivals import KINDS, requests, stages
+from loadgen.trace.class_headers import parse_headers
 from loadgen.trace.curves import parse_curve
 from loadgen.trace.flash_crowds import parse_crowd
 from loadgen.trace.page_mix import MixPart, parse_mix
@@ -34,6 +35,7 @@ def make_trace(
     zipf: float = 0.0,
     method: str = "GET",
     body: int | str | UnsetType = UNSET,
+    headers: Sequence[str] = (),
     seed: int = 1,
 ) -> Iterator[TraceRequest]:
     """The requests of a new trace, in order of time; the same arguments give the same requests.
@@ -41,10 +43,15 @@ def make_trace(
     ``rate`` is per second, or a curve: ``10..200`` (a ramp), ``10@20s,50@20s`` (steps, which need no duration),
     ``day:10..200``. ``mix`` has classes with weights and pages, ``A=30:/a.html`` or ``B=70:/b/{1..500}.html``;
     ``flash`` has crowds, ``A=x10@50s+20s``. ``zipf`` is the exponent for the pages of a range.
-    ``arrivals`` is poisson or constant. ``body`` is a number of bytes or the name of a file. Raises UsageError.
+    ``arrivals`` is poisson or constant. ``body`` is a number of bytes or the name of a file.
+    ``headers`` has fields, ``Name: value``, or ``A=Name: value`` for the class A. Raises UsageError.
     """
     parts = parse_mixes(mix)
     names = [part.class_name for part in parts]
+    try:
+        fields = parse_headers(headers, names)
+    except ValueError as error:
+        raise UsageError(f"--header: {error}") from None
     crowds = [read(parse_crowd, text, "--flash") for text in flash]
     for crowd in crowds:
         if crowd.class_name and crowd.class_name not in names:
@@ -60,8 +67,16 @@ def make_trace(
         raise UsageError(
             f"--rate {rate}: the trace would have {expected:.3g} requests; the limit is {_REQUESTS_MAX:.0e}"
         )
-    dice = random.Random(seed)
-    return requests(course, parts, kind=arrivals, zipf_exponent=zipf, method=method, dice=dice, body=body)
+    return requests(
+        course,
+        parts,
+        kind=arrivals,
+        zipf_exponent=zipf,
+        method=method,
+        dice=random.Random(seed),
+        body=body,
+        headers=fields,
+    )
 
 
 def parse_mixes(texts: Sequence[str]) -> list[MixPart]:

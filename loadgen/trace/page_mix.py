@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 PAGES_MAX = 1_000_000
+_CLASS_OF_PAGES = re.compile(r"/[^=?]*=[0-9.]+:(?=/|https?://)")  # a class with the name of a path
 _RANGE = re.compile(r"\{([0-9]{1,9})\.\.([0-9]{1,9})\}")
 
 
@@ -35,7 +36,7 @@ class MixPart(NamedTuple):
 
 def parse_mix(text: str) -> MixPart:
     """``A=30:/a.html``, ``B=70:/b/{1..500}.html``; without a class ``/page.html`` or ``/p/{1..9}.html``."""
-    if text.startswith(("/", "http://", "https://")):
+    if text.startswith(("/", "http://", "https://")) and not _CLASS_OF_PAGES.match(text):
         return _with_pages("", 1.0, text, text)
     name, equals, rest = text.partition("=")
     weight, colon, url = rest.partition(":")

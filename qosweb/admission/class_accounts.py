@@ -38,6 +38,7 @@ class ClassAccount:
     service_counts: list[int] = field(default_factory=lambda: [0] * (len(SERVICE_BUCKETS_S) + 1))
     service_sum_s: float = 0.0
     in_service: int = 0  # without the fast path
+    streams: int = 0  # long streams, which are not in `in_service`
     header_line: bytes = b""  # of responses to requests of the class
     served_line: bytes = b""  # of responses to requests that were served
     failed_line: bytes = b""  # of responses to requests that failed although no rule denied them

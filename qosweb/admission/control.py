@@ -118,6 +118,13 @@ class AdmissionControl:
         """
         return self._gate.enter(facts, account, size, on_decided)
 
+    def lifetime_s(self, account: ClassAccount) -> float | None:
+        """How long a request of this class may wait; None: without limit."""
+        if self.engine is None:
+            return None
+        lifetime_ms = self.engine.machine.scheduler.bound.terms[account.number].lifetime_ms
+        return None if lifetime_ms is None else lifetime_ms / 1000
+
     @property
     def in_service(self) -> int:
         """Number of open permits."""

@@ -50,7 +50,7 @@ class RequestFacts(HeadFacts, Protocol):
 
     @property
     def origin_form(self) -> str:
-        """The canonical path, escaped, with the query: the target of the request at another node."""
+        """Path and query as the client sent them: the target of the request at another node."""
 
     @property
     def ticket(self) -> str | None:

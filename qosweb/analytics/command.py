@@ -13,7 +13,7 @@ from qosweb.analytics.errors import AnalyticsUnavailableError
 from qosweb.analytics.read import policies, sources
 from qosweb.analytics.read.rows import NOT_TESTED, VIOLATED, AnalysisLimits, AnalysisRequest
 from qosweb.analytics.spark.progress import ProgressDisplay, SparkTracker
-from qosweb.analytics.spark.session import short_message, spark_session
+from qosweb.analytics.spark.session import is_submitted, short_message, spark_session
 from qosweb.errors import UsageError
 from qosweb.plots import need_matplotlib
 from qosweb.terminal_text import escape_controls
@@ -48,6 +48,9 @@ T = TypeVar("T")
 
 def analyze(arguments: argparse.Namespace) -> int:
     limits = limits_of(arguments)
+    if arguments.master and is_submitted():
+        raise UsageError(f"--master {arguments.master}: spark-submit has chosen the master; give it to spark-submit")
+    arguments.master = arguments.master or "local[*]"
     if not _MASTER.fullmatch(arguments.master):
         raise UsageError(
             f"--master {arguments.master}: expected a form such as local[*], spark://host:7077, yarn or k8s://..."
@@ -119,11 +122,14 @@ def _spark(arguments: argparse.Namespace, found: sources.Sources) -> Iterator[tu
             progress.watch(SparkTracker(spark))
             try:
                 yield spark, progress
+                progress.show_step("stopping Spark")
             except (PySparkException, Py4JError) as error:
                 said = short_message(error)  # now, while the JVM can still be asked for the cause
                 raise UsageError(f"Spark failed: {said}") from None
             finally:
                 progress.watch(None)
+        if arguments.timings:
+            sys.stderr.write(progress.timings())
 
 
 def _show_verdict(findings: Findings, arguments: argparse.Namespace, progress: ProgressDisplay) -> None:

@@ -53,7 +53,8 @@ def add_analyze(parser: argparse.ArgumentParser) -> None:
     growing.add_argument("--every", metavar="TIME", default="5s", help="interval between reads of the logs (5s)")
     growing.add_argument("--late", metavar="TIME", default="30s", help="how late a line may arrive (30s)")
     spark = parser.add_argument_group("Spark")
-    spark.add_argument("--master", metavar="URL", default="local[*]", help="such as spark://host:7077 (this machine)")
+    spark.add_argument("--master", metavar="URL", help="such as spark://host:7077 (this machine)")
+    spark.add_argument("--timings", action="store_true", help="say at the end how long each step took")
     spark.add_argument(
         "--keep-lines", action="store_true", help="also write the lines as Parquet, for a second analysis"
     )

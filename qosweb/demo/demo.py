@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import random
 import signal
 import tempfile
@@ -16,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from qosweb.demo.cluster_events import ClusterEvents, NodeSnapshot
 from qosweb.demo.demo_nodes import DemoNodes, fetch_status
-from qosweb.demo.instructions import EVENING, introduction
+from qosweb.demo.instructions import EVENING, analyze_command, introduction
 from qosweb.demo.ports import choose_ports
 from qosweb.demo.visitors import visit_forever
 from qosweb.errors import UsageError
@@ -32,17 +33,36 @@ POLL_EVERY_S = 1.0
 POLL_TIMEOUT_S = 2.0
 
 
-def demo(*, nodes: str, port: str | None) -> int:
+def demo(*, nodes: str, port: str | None, keep: str | None = None) -> int:
     """Run the demo with options as given on the command line. Raises UsageError."""
     count = _parse_whole(nodes, "--nodes", 1, NODES_MAX)
     ports, taken = choose_ports(count, None if port is None else _parse_whole(port, "--port", 0, 65535))
+    kept = None if keep is None else _empty_folder(keep)
     with tempfile.TemporaryDirectory(prefix="qosweb-demo-") as folder:
         if taken:
             _print(f"port {taken[0]} is in use: the demo uses other ports (choose them with --port N)")
-        return asyncio.run(_demo(DemoNodes(SITE, SPEC, Path(folder), ports)))
+        code = asyncio.run(_demo(DemoNodes(SITE, SPEC, Path(folder), ports, kept or Path(folder)), kept is not None))
+    if kept is not None:
+        with contextlib.suppress(BrokenPipeError):
+            _print(f"The logs are kept. Were all guarantees held?  {analyze_command(kept)}")
+    return code
 
 
-async def _demo(nodes: DemoNodes) -> int:
+def _empty_folder(name: str) -> Path:
+    """The folder to keep logs in: made if it is missing. Raises UsageError if that fails, or if something is in it."""
+    folder = Path(name).absolute()
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        if any(folder.iterdir()):
+            raise UsageError(f"--keep {name}: the folder is not empty; give a new or empty one")
+        if not os.access(folder, os.W_OK | os.X_OK):
+            raise UsageError(f"--keep {name}: no permission to write to the folder")
+    except OSError as error:
+        raise UsageError(f"--keep {name}: {error.strerror or error}") from None
+    return folder
+
+
+async def _demo(nodes: DemoNodes, keeps_logs: bool) -> int:
     """Run until a signal, until the output is closed, or until all nodes have ended."""
     loop = asyncio.get_running_loop()
     task = asyncio.current_task()
@@ -55,7 +75,7 @@ async def _demo(nodes: DemoNodes) -> int:
             await nodes.wait_until_joined()
             evening = nodes.folder / "evening.webqos"
             evening.write_text(EVENING)
-            _print(introduction(nodes, SPEC, evening))
+            _print(introduction(nodes, SPEC, evening, keeps_logs=keeps_logs))
             visitors = asyncio.create_task(visit_forever(lambda: _running(nodes), random.Random(1)))
             try:
                 await _print_events(nodes)

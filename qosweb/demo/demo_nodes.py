@@ -32,14 +32,14 @@ POLL_EVERY_S = 0.1
 class DemoNode:
     """A node: its process, its addresses, and a client for its admin port."""
 
-    def __init__(self, name: str, ports: Ports, folder: Path) -> None:
+    def __init__(self, name: str, ports: Ports, logs: Path) -> None:
         self.name = name
         self.ports = ports
         self.url = f"http://{HOST}:{ports.public}"
         self.admin = f"{HOST}:{ports.admin}"
         self.group = f"{HOST}:{ports.group}"
-        self.access_log = folder / f"{name}.log"
-        self.messages = folder / f"{name}.err"
+        self.access_log = logs / f"{name}.log"
+        self.messages = logs / f"{name}.err"
         self.client = AdminClient(self.admin)
         self.process: asyncio.subprocess.Process | None = None
 
@@ -63,12 +63,13 @@ class DemoNode:
 
 
 class DemoNodes:
-    """An async context manager that never leaves a process behind."""
+    """An async context manager that never leaves a process behind. The nodes write into the folder `logs`."""
 
-    def __init__(self, site: Path, spec: Path, folder: Path, ports: list[Ports]) -> None:
+    def __init__(self, site: Path, spec: Path, folder: Path, ports: list[Ports], logs: Path) -> None:
         self.folder = folder
+        self.logs = logs
         self.key_file = folder / "cluster.key"
-        self.members = [DemoNode(f"n{number}", one, folder) for number, one in enumerate(ports, 1)]
+        self.members = [DemoNode(f"n{number}", one, logs) for number, one in enumerate(ports, 1)]
         self._site = site
         self._spec = spec
         self._clients = contextlib.AsyncExitStack()

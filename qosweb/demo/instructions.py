@@ -34,7 +34,7 @@ set channel = 128KB in 250ms
 """
 
 
-def introduction(nodes: DemoNodes, spec: Path, evening: Path) -> str:
+def introduction(nodes: DemoNodes, spec: Path, evening: Path, *, keeps_logs: bool) -> str:
     """The text that the demo prints when the cluster is ready. ``evening`` is the file of the other policy."""
     qosweb, loadgen = _command("qosweb", "qosweb"), _command("loadgen", "loadgen.cli")
     first, last = nodes.members[0], nodes.members[-1]
@@ -48,7 +48,9 @@ def introduction(nodes: DemoNodes, spec: Path, evening: Path) -> str:
     lines += [
         "",
         f"Specification: {spec}",
-        f"Logs, deleted at the end: {nodes.folder}/n*.log",
+        f"Logs, kept: {nodes.logs}/n*.log"
+        if keeps_logs
+        else f"Logs, deleted at the end without --keep DIR: {nodes.logs}/n*.log",
         "",
         "Try in another terminal:",
         "",
@@ -66,9 +68,15 @@ def introduction(nodes: DemoNodes, spec: Path, evening: Path) -> str:
             "overload by readers and subscribers: each class gets its share",
             f"{loadgen} trace --rate 60 --duration 60s {both} | {loadgen} run - {targets}",
         ),
+        ("judge by the logs whether all guarantees were held", analyze_command(nodes.logs)),
         ("change the policy of the whole cluster, and back", f"{qosweb} reload {evening} --admin {first.admin}"),
         ("", f"{qosweb} reload {spec} --admin {first.admin}"),
     ]
+    steps += [
+        ("block a network at all nodes for a while, and list what is blocked",
+         f"{qosweb} block 203.0.113.0/24 --for 10min --reason 'too many requests' --admin {first.admin}"),
+        ("", f"{qosweb} blocks --admin {last.admin}"),
+    ]  # fmt: skip
     if len(nodes.members) > 1:
         steps += [
             (f"suspend {last.name}, and let it return", f"kill -STOP {last.pid}; sleep 10; kill -CONT {last.pid}"),
@@ -80,6 +88,11 @@ def introduction(nodes: DemoNodes, spec: Path, evening: Path) -> str:
         lines += [f"  {command}"]
     lines += ["", "Ctrl-C stops the demo. Events:"]
     return "\n".join(lines)
+
+
+def analyze_command(logs: Path) -> str:
+    """The shell command that judges the logs in this folder."""
+    return f"{_command('qosweb', 'qosweb')} analyze {shlex.quote(str(logs))}/n*.log"
 
 
 def _nodes(count: int) -> str:

@@ -14,6 +14,8 @@ the one exception that it documents.
     media          media type of a file name
     bodies         framing of request bodies
     hops           header fields of forwarded messages
+    upstream_heads response heads of other servers
+    known_heads    cache of parsed heads
     forwarded      the client's address behind trusted proxies
     problems       errors as JSON, for clients that prefer it
 """

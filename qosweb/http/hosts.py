@@ -5,6 +5,7 @@ Departs: IPvFuture is rejected, as no version of it exists; so are names longer 
 65535.
 """
 
+import functools
 import re
 from ipaddress import AddressValueError, IPv4Address, IPv6Address
 
@@ -18,6 +19,7 @@ _NAME_LEN_MAX = 255
 _PORT_MAX = 65_535
 
 
+@functools.lru_cache(maxsize=4096)
 def parse_host(value: str) -> str | None:
     """The host in lower case, with its port if there is one (an empty port is dropped); None if invalid.
 

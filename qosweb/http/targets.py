@@ -2,6 +2,8 @@
 
 From: RFC 9112 section 3.2 (forms of the target), RFC 9110 section 4.2 (http URIs), RFC 3986 section 2.1
 (escapes) and 3.3 (paths).
+A target that was accepted is passed on to other servers as it came (``origin_form``): its escapes and empty segments
+may be signed. Its canonical path (escapes decoded, empty segments dropped) names its file and decides its class.
 Departs: dot segments, escaped slashes and backslashes are rejected, not resolved. Legitimate clients do not send them,
 and resolving them is safe only if all servers in the chain do it alike. Empty segments are dropped. Characters that
 RFC 3986 requires to be escaped but that are harmless (`|`, `{`, `"`) are accepted.
@@ -11,7 +13,7 @@ system, so that names which are not UTF-8 can be requested, and overlong forms a
 """
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from urllib.parse import quote, unquote_to_bytes
 
 from qosweb.http.hosts import parse_host
@@ -23,6 +25,7 @@ _BROKEN_ESCAPE = re.compile(r"%(?![0-9A-Fa-f]{2})")
 _ESCAPED_CONTROL = re.compile(r"%(?:[01][0-9A-Fa-f]|7[Ff])")
 _ESCAPED_SEPARATOR = re.compile(r"%(?:2[Ff]|5[Cc])")
 
+_NEEDS_NO_ESCAPE = re.compile(r"[A-Za-z0-9._~/-]*")
 _SEGMENT_SAFE = "!$&'()*+,;=:@"  # RFC 3986: pchar, beyond what quote() never escapes
 
 # NAME_MAX and PATH_MAX: no file has a longer name.
@@ -47,6 +50,7 @@ class RequestTarget:
     is_directory: bool
     query: str  # as sent, without the '?'
     authority: str | None  # of an absolute-form target, in lower case
+    origin_form: str = field(compare=False)  # path and query exactly as they came: what another server is asked for
 
     @property
     def path(self) -> str:
@@ -56,12 +60,10 @@ class RequestTarget:
     @property
     def escaped_path(self) -> str:
         """The canonical path for a Location field: it starts with one slash, never two."""
+        path = self.path
+        if _NEEDS_NO_ESCAPE.fullmatch(path):
+            return path
         return self._joined(tuple(quote(segment, _SEGMENT_SAFE, errors="surrogateescape") for segment in self.segments))
-
-    @property
-    def origin_form(self) -> str:
-        """The escaped path with the query: what another server is asked for."""
-        return f"{self.escaped_path}?{self.query}" if self.query else self.escaped_path
 
     def _joined(self, segments: tuple[str, ...]) -> str:
         if not segments:
@@ -69,8 +71,11 @@ class RequestTarget:
         return f"/{'/'.join(segments)}{'/' if self.is_directory else ''}"
 
 
-def parse_target(raw: str) -> RequestTarget:
-    """Parse a target in origin-form or absolute-form. Raises BadTarget; 400 takes precedence over 404."""
+def parse_target(raw: str, *, must_be_file: bool = True) -> RequestTarget:
+    """Parse a target in origin-form or absolute-form. Raises BadTarget; 400 takes precedence over 404.
+
+    ``must_be_file``: a path that is longer than any file's is refused. An upstream server may know longer ones.
+    """
     if _NOT_VISIBLE_ASCII.search(raw):
         raise BadTarget(400, "character that is not visible ASCII")
     if "#" in raw:
@@ -90,8 +95,10 @@ def parse_target(raw: str) -> RequestTarget:
     if "." in segments or ".." in segments:
         raise BadTarget(400, "dot segment")
     _refuse_hidden(segments)
-    _refuse_too_long(path, segments)
-    return RequestTarget(segments, not segments or path.endswith("/"), query, authority)
+    if must_be_file:
+        _refuse_too_long(path, segments)
+    sent = rest if rest.startswith("/") else f"/{rest}"
+    return RequestTarget(segments, not segments or path.endswith("/"), query, authority, sent)
 
 
 def _split_absolute(raw: str) -> tuple[str, str]:

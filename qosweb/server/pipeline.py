@@ -19,6 +19,8 @@ from qosweb.server.request.stages import (
     find_page,
     forward_upstream,
     look_up_file,
+    read_body,
+    refuse_blocked,
     resolve_target,
     send_page,
 )
@@ -27,6 +29,8 @@ STAGES = (
     check_message,  # version, host, expectations          400 417 505
     check_method,  # GET, HEAD, OPTIONS; no large bodies   204 405 413 (with a body: 400; OPTIONS: 400 404 421)
     resolve_target,  # target -> canonical path            400 404 421
+    refuse_blocked,  # clients and networks on the block list   403
+    read_body,  # small ones completely                    400 408 413
     look_up_file,  # only for rules on size, owner or last_modified
     classify,  # find the QoS class
     admit,  # start, wait, deny or go to another node      307 429 503
@@ -46,6 +50,10 @@ def proceed(exchange: Exchange, site: Site) -> Answer | ForwardTarget | Waiting:
         if step is not None:
             return step
         exchange.stage += 1
+
+
+# Where a request continues whose head is known: with and without a block list.
+BLOCK_CHECK, ADMISSION = STAGES.index(refuse_blocked), STAGES.index(admit)
 
 
 def restart_at_find_page(exchange: Exchange) -> None:

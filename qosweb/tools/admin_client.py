@@ -68,6 +68,15 @@ class AdminClient:
         _, answer = await self._ask("PUT", "/policy", text.encode(), CHANGE_S)
         return self._object(answer)
 
+    async def blocks(self) -> dict[str, Any]:
+        _, text = await self._ask("GET", "/blocks?all")
+        return self._object(text)
+
+    async def change_blocks(self, method: str, change: dict[str, object]) -> dict[str, Any]:
+        """PUT blocks a client or network, DELETE unblocks it."""
+        _, text = await self._ask(method, "/blocks", json.dumps(change).encode(), CHANGE_S)
+        return self._object(text)
+
     async def drain(self) -> None:
         await self._ask("POST", "/drain")
 

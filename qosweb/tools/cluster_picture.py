@@ -72,6 +72,9 @@ def _head(status: Mapping[str, Any]) -> Text:
     text.append(f"policy {policy}" if policy else "no specification")
     if status.get("draining"):
         text.append("   draining", style="bold yellow")
+    for one in (status.get("group") or {}).get("recoveries", ()):
+        text.append(f"\nrecovered without {', '.join(one['without'])} at {one['at']}", style="yellow")
+        text.append(": decisions that only they had are lost")
     return text
 
 

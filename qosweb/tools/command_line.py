@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     import argparse
     from typing import Any
 
-COMMANDS = ("check", "explain", "fmt", "shares", "status", "reload", "drain")
+COMMANDS = ("check", "explain", "fmt", "shares", "status", "reload", "drain", "recover", "block", "unblock", "blocks")
 _JSON = "write JSON to standard output, for scripts"
 
 
@@ -24,6 +24,14 @@ def add_commands(commands: Any) -> None:
     )
     _add_reload(commands.add_parser("reload", help="change the policy of a cluster", allow_abbrev=False))
     _add_drain(commands.add_parser("drain", help="stop a node gracefully", allow_abbrev=False))
+    _add_recover(
+        commands.add_parser(
+            "recover", help="last resort: continue without a majority that is lost for good", allow_abbrev=False
+        )
+    )
+    _add_block(commands.add_parser("block", help="refuse the requests of a client or network", allow_abbrev=False))
+    _add_unblock(commands.add_parser("unblock", help="end a block", allow_abbrev=False))
+    _add_blocks(commands.add_parser("blocks", help="list what is blocked", allow_abbrev=False))
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -43,10 +51,18 @@ def run(arguments: argparse.Namespace) -> int:
         from qosweb.tools.status import status
 
         return status(arguments)
+    if arguments.command in ("block", "unblock", "blocks"):
+        from qosweb.tools import blocks
+
+        return {"block": blocks.block, "unblock": blocks.unblock, "blocks": blocks.blocks}[arguments.command](arguments)
     if arguments.command in ("reload", "drain"):
         from qosweb.tools import reload
 
         return (reload.reload if arguments.command == "reload" else reload.drain)(arguments)
+    if arguments.command == "recover":
+        from qosweb.tools.recover import recover
+
+        return recover(arguments)
     from qosweb.tools.shares import shares
 
     return shares(arguments)
@@ -151,3 +167,41 @@ def _add_drain(parser: argparse.ArgumentParser) -> None:
         "Stop a node gracefully, as SIGTERM does: it accepts no new connections and finishes the requests in service."
     )
     _add_admin(parser)
+
+
+def _add_block(parser: argparse.ArgumentParser) -> None:
+    parser.description = (
+        "Refuse the requests of a client or network with 403, at all nodes that this node reaches, also in a minority. "
+        "When the sides of a partition meet, a block stays unless it was unblocked on either side."
+    )
+    parser.add_argument("target", metavar="CLIENT|NETWORK", help="203.0.113.7, 203.0.113.0/24 or 2001:db8::/32")
+    parser.add_argument("--path", metavar="P", default="", help="only requests for this path and what is below it")
+    parser.add_argument("--for", dest="time", metavar="TIME", help="end the block after this time, such as 1h")
+    parser.add_argument("--reason", metavar="TEXT", default="", help="a reason, shown to operators")
+    parser.add_argument("--force", action="store_true", help="also block loopback, nodes of the cluster and proxies")
+    _add_admin(parser)
+
+
+def _add_unblock(parser: argparse.ArgumentParser) -> None:
+    parser.description = "End all blocks of a client or network (with --path: those of this path)."
+    parser.add_argument("target", metavar="CLIENT|NETWORK", help="as it was blocked: 203.0.113.7, 203.0.113.0/24")
+    parser.add_argument("--path", metavar="P", default="", help="the path that was blocked")
+    _add_admin(parser)
+
+
+def _add_blocks(parser: argparse.ArgumentParser) -> None:
+    parser.description = "List the blocked clients and networks: who blocked them where, and how much time is left."
+    _add_admin(parser)
+
+
+def _add_recover(parser: argparse.ArgumentParser) -> None:
+    parser.description = (
+        "Let a cluster continue that has lost the majority of its nodes for good. Run it where a data directory is "
+        "left, while the node is stopped. It says what may be lost, asks for confirmation, and gives the cluster a new "
+        "id. Exit code 0: done; 1: not confirmed, nothing changed; 2: not possible or not needed."
+    )
+    parser.add_argument(
+        "--data-dir", metavar="DIR", action="append", required=True,
+        help="the data directory of a stopped node; repeat it if more are left",
+    )  # fmt: skip
+    parser.add_argument("--yes", action="store_true", help="do not ask")

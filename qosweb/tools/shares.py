@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.table import Table
 
-from qosweb.errors import UsageError
+from qosweb.errors import UsageError, did_you_mean
 from qosweb.plots import need_matplotlib
-from qosweb.settings import did_you_mean
 from qosweb.tools.situation import environment_of, read_option
 from qosweb.webqos import shares as compute_shares
 from qosweb.webqos import values

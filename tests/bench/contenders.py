@@ -59,7 +59,7 @@ def can_pin() -> bool:
 @contextlib.contextmanager
 def running(name: str, root: Path, scratch: Path) -> Iterator[Contender]:
     """Starts the server ``name`` and waits until it responds."""
-    port = _free_port()
+    port = free_port()
     if name == "nginx":
         config = scratch / "nginx.conf"
         config.write_text(_NGINX.format(scratch=scratch, root=root, port=port))
@@ -79,17 +79,24 @@ def running(name: str, root: Path, scratch: Path) -> Iterator[Contender]:
             "--access-log-keep",
             "1",
         ]
+    with process_on_core(name, command, port, SERVER_CORE) as process:
+        yield Contender(name, version_of(name), process.pid, port)
+
+
+@contextlib.contextmanager
+def process_on_core(name: str, command: list[str], port: int, core: int) -> Iterator[subprocess.Popen[bytes]]:
+    """Starts a server on one core and waits until it responds on ``port``."""
     process = subprocess.Popen(
         command,
         env=environment(),
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
-        preexec_fn=(lambda: os.sched_setaffinity(0, {SERVER_CORE})) if can_pin() else None,
+        preexec_fn=(lambda: os.sched_setaffinity(0, {core})) if can_pin() else None,
     )
     try:
-        _wait_until_it_answers(process, name, port)
-        yield Contender(name, version_of(name), process.pid, port)
+        wait_until_it_answers(process, name, port)
+        yield process
     finally:
         process.terminate()
         try:
@@ -115,14 +122,14 @@ def version_of(name: str) -> str:
     return version("aiohttp" if name == "add_static" else "qosweb")
 
 
-def _free_port() -> int:
+def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]
         return port
 
 
-def _wait_until_it_answers(process: subprocess.Popen[bytes], name: str, port: int) -> None:
+def wait_until_it_answers(process: subprocess.Popen[bytes], name: str, port: int) -> None:
     deadline = time.monotonic() + 20
     while True:
         if process.poll() is not None:

@@ -82,14 +82,14 @@ def main(arguments: list[str]) -> int:
                 for server in servers:
                     url = f"http://127.0.0.1:{server.port}/{_file_of(size_name)}"
                     wrk.load(url, connections=options.connections, seconds=1)  # warm
-                    cpu_before_s = _cpu_s(server.pid)
+                    cpu_before_s = cpu_s(server.pid)
                     load = wrk.load(
                         url,
                         connections=options.connections,
                         seconds=options.seconds,
                         script=script if options.distinct else None,
                     )
-                    cpu_us = (_cpu_s(server.pid) - cpu_before_s) / load.requests * 1e6
+                    cpu_us = (cpu_s(server.pid) - cpu_before_s) / load.requests * 1e6
                     measured = Figures(load.rate_per_s, load.p99_ms, cpu_us)
                     results[server.name, size_name].append(measured)
                     print(
@@ -107,7 +107,7 @@ def _file_of(size_name: str) -> str:
     return size_name.replace(" ", "") + ".html"
 
 
-def _cpu_s(pid: int) -> float:
+def cpu_s(pid: int) -> float:
     times = psutil.Process(pid).cpu_times()
     return float(times.user + times.system)
 

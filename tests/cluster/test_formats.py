@@ -52,6 +52,9 @@ PAYLOADS: list[messages.Payload] = [
     messages.Supply(V.id, 1, 3, 40, b"half of a snapshot", 44, (RUN,), "d1"),
     messages.Supply(V.id, 0, 1, -1, b"", 44, ()),
     messages.Resume(V.id, 2),
+    messages.AppMsg(messages.OpMsg(9, b"operation", (3, 0))),
+    messages.AppMsg(messages.LtMsg(10, (3, 1))),
+    messages.AppMsg(messages.StMsg((A, B), 1, 3, b"part of a state")),
 ]
 FRAMES = [
     messages.Hello(2, 1, 3, 70_000),
@@ -81,6 +84,8 @@ RECORDS = [
     durable.Rebuilt(40, (), V.id, 41, None),
     SNAPSHOT,
     durable.Truncated(40),
+    durable.InterimOperation(A, b"operation", 1_700_000_000.5),
+    durable.InterimState(b"state", 1_700_000_000.5),
 ]
 META = rows.Meta(
     identity=rows.DiskIdentity("shop", "a", 7, founder=True),
@@ -132,6 +137,12 @@ ACTIONS: list[Action] = [
     actions.StateDigest(40, "d1"),
     actions.Applied(41, LABEL, ENTRIES[0]),
     actions.Restored(40),
+    actions.InterimRequest(2, b"x"),
+    actions.InterimResponse(2, "'done'"),
+    actions.InterimRefresh((A, B), b"state", "d1"),
+    actions.InterimApplied(A, b"x", at_view_end=True),
+    actions.InterimView(V, (A,)),
+    actions.InterimLoaded("d1"),
     actions.Crashed(disk_lost=False),
     actions.Recovered(3),
 ]
@@ -161,7 +172,7 @@ def numbered(prefix: str, cases: list[Case], name: Callable[[Any], str]) -> dict
 
 
 def tag_of(message: Any) -> str:
-    body = f".{tag_of(message.body)}" if getattr(message, "body", None) is not None else ""
+    body = f".{tag_of(message.body)}" if isinstance(getattr(message, "body", None), messages.Message) else ""
     return f"{message.__struct_config__.tag}{body}"
 
 

@@ -16,11 +16,27 @@ from hypothesis import strategies as st
 
 from cluster.entries import Entry, pack
 from cluster.layer import Effect, Ejected, KnownPeers
-from cluster.messages import AppMsg, Batch, Data, Frame, FwdMsg, Info, Plain, Registered, Slot, Summary, SyncMsg
+from cluster.messages import (
+    AppMsg,
+    Batch,
+    Data,
+    Frame,
+    FwdMsg,
+    Info,
+    LtMsg,
+    OpMsg,
+    Plain,
+    Registered,
+    Slot,
+    StMsg,
+    Summary,
+    SyncMsg,
+)
 from cluster.names import ProcessId, ViewId, make_view
 from cluster.runtime.net.frame_validation import validate_frame
 from cluster.runtime.net.wire import BadFrame, decode_frame
 from cluster.settings import Settings
+from cluster.sim.journal import Journal
 from cluster.sim.world import World
 from cluster.stack import Process
 from tests.cluster.nonsense import FRAMES, PAYLOADS, Nonsense
@@ -55,7 +71,9 @@ class Hardened(Process):
         chance: RandomSource,
         trace: Callable[[Action], None] | None = None,
     ) -> None:
-        super().__init__(me, settings, image, machine, chance, trace)
+        # With one of the two orders, the process also has the interim service.
+        shared = Journal() if settings.order == "atop" else None
+        super().__init__(me, settings, image, machine, chance, trace, shared=shared)
         self.ejected: list[Ejected] = []
 
     def take(self, *, more: bool = False) -> list[Effect]:
@@ -155,6 +173,26 @@ def test_any_content_in_its_place_of_the_order(kind: type) -> None:
             say(world, in_order(world, what))
             world.run(0.01)
         goes_on(world)
+
+    story()
+
+
+@pytest.mark.parametrize("kind", [OpMsg, LtMsg, StMsg], ids=lambda kind: kind.__name__)
+def test_any_content_for_the_interim_service(kind: type) -> None:
+    @SUITE
+    @given(order=ORDERS, said=st.lists(NONSENSE.of(kind), min_size=1, max_size=4), merging=st.booleans())
+    def story(order: str, said: list[Any], merging: bool) -> None:
+        world = group(order)
+        if merging:
+            world.partition("b").run(3.0).heal().upon("InterimView", lambda: [say(world, AppMsg(one)) for one in said])
+            world.run(3.0)
+        for what in said:
+            say(world, AppMsg(what))
+            world.run(0.01)
+        goes_on(world)
+        if order == "atop":
+            world.request("a", b"x")
+            world.run_until(lambda: not world.nodes["a"].requested, within=40.0, what="a response")
 
     story()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import socket
 import subprocess
@@ -106,6 +107,32 @@ def test_nodes_notice_that_the_demo_was_killed(tmp_path: Path) -> None:
         demo.process.kill()
         demo.process.wait(30)
         demo.wait_until_nobody_is_left()
+
+
+def test_logs_are_kept_and_the_last_line_says_how_to_judge_them(tmp_path: Path) -> None:
+    kept = tmp_path / "logs of today"
+    with Demo(tmp_path, "--nodes", "1", "--port", "0", "--keep", str(kept)) as demo:
+        log = kept / "n1.log"
+        wait_for(lambda: '"decision":"served"' in log.read_text(), "visitors")
+        demo.process.send_signal(Signals.SIGINT)
+        assert demo.process.wait(60) == 0
+        last = demo.text().splitlines()[-1]
+    assert sorted(one.name for one in kept.iterdir()) == ["n1.err", "n1.log"]
+    assert not list(tmp_path.glob("qosweb-demo-*"))
+    command = last.partition("?  ")[2]
+    assert command.endswith(f" analyze '{kept}'/n*.log")
+    found = subprocess.run(
+        ["sh", "-c", f"{command} --quiet --json"], capture_output=True, text=True, env=environment(), check=False
+    )
+    assert found.returncode in (0, 1), found.stderr  # a verdict
+    assert json.loads(found.stdout)
+
+
+def test_a_folder_with_something_in_it_is_not_used_for_logs(tmp_path: Path) -> None:
+    (tmp_path / "n1.log").touch()
+    done = run_command("demo", "--keep", str(tmp_path))
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == f"qosweb: error: --keep {tmp_path}: the folder is not empty; give a new or empty one\n"
 
 
 @pytest.mark.parametrize("end", [Signals.SIGHUP, Signals.SIGTERM])  # SIGHUP: the terminal was closed

@@ -327,7 +327,7 @@ def test_recent_starts_decay_by_the_clock_without_entries() -> None:
     busy = sum(engine.recent_starts_bps())
     assert busy > 0
     before = engine.machine.time_ms
-    engine.now_ms += 1000
+    engine.now_ms += 1500
     assert 0 < sum(engine.recent_starts_bps()) < busy / 2
     engine.now_ms += 60_000
     assert sum(engine.recent_starts_bps()) == 0

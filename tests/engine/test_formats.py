@@ -5,17 +5,19 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from msgspec.structs import replace
+
 from cluster.names import ProcessId, make_view
 from qosweb.engine.local.request_ids import RequestId
 from qosweb.engine.local.tickets import Ticket, TicketOffice, TicketVerdict
 from qosweb.engine.replicated import entries, snapshot
 from qosweb.engine.replicated.buckets import Bucket
-from qosweb.engine.replicated.classes import Totals, Waiter
+from qosweb.engine.replicated.classes import NEVER_MS, Totals, Waiter
 from qosweb.engine.replicated.entries import UNUSED, NodeBatch, NodeReport, NodeRestatement, PolicyText
 from qosweb.engine.replicated.flows import Flow
 from qosweb.engine.replicated.pipes import PipeChannel
 from qosweb.engine.replicated.snapshot import ClassSnapshot, EngineSnapshot, PipeSnapshot
-from tests.support.golden import Case, assert_all_types_occur, check
+from tests.support.golden import Case, assert_all_types_occur, check, read
 
 DATA = Path(__file__).parent / "data"
 A, B = ProcessId("a", 7), ProcessId("b")
@@ -36,7 +38,7 @@ BATCH = NodeBatch(
     visited=[(B, 5, 4_000), (B, 6, UNUSED)],
 )
 CLASS = ClassSnapshot(
-    "a", [(A, [(4, Waiter(9, 6_000, 69_500))])], 12, 13, 14, Flow(1, 2), Flow(3, 4), Totals(*range(6))
+    "a", [(A, [(4, Waiter(9, 6_000, 69_500))])], 12, 13, 14, Flow(1, 2), Flow(3, 4), Totals(*range(6)), 18
 )
 PIPE = PipeSnapshot(
     2_000_000, 300_000, 1_700_000_000_000, "http://a.example", 1, [(B, 5, PipeChannel(1, 2, 3, 4, 5, 6))]
@@ -93,7 +95,22 @@ def test_batches_and_snapshots(write_golden: bool) -> None:
         "batch.empty": Case(NodeBatch(1, 0), entries.encode, entries.decode),
         "snapshot.full": Case(STATE, snapshot.encode, snapshot.decode),
     }
-    check(DATA / "entries.txt", cases, write=write_golden)
+    check(DATA / "entries_2.txt", cases, write=write_golden)
+
+
+def test_format_1_without_what_depended_on_its_scheduler() -> None:
+    golden = read(DATA / "entries.txt")
+    assert golden.keys() == {"batch.full", "batch.empty", "snapshot.full"}
+    assert entries.decode(golden["batch.empty"]) == NodeBatch(1, 0)
+    assert entries.decode(golden["batch.full"]) == NodeBatch(
+        BATCH.at_ms, BATCH.generation, BATCH.policy, BATCH.report, accounts=BATCH.accounts, accessed=BATCH.accessed
+    )
+    assert snapshot.decode(golden["snapshot.full"]) == replace(
+        STATE,
+        classes=[ClassSnapshot("a", [], 0, 0, NEVER_MS, Flow(), Flow(), CLASS.totals)],
+        pipes=[(A, replace(PIPE, channels=[]))],
+        buckets=[], virtual=0, seq=0, shares_at_ms=-1, shares=(0,), spare=0, era=STATE.generation,
+    )  # fmt: skip
 
 
 def test_tickets(write_golden: bool) -> None:

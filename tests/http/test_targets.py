@@ -41,7 +41,7 @@ def refusal(raw: str) -> int:
     ],
 )
 def test_9112_3_2_1_origin_form(raw: str, segments: tuple[str, ...], is_directory: bool) -> None:
-    assert parse_target(raw) == RequestTarget(segments, is_directory, "", None)
+    assert parse_target(raw) == RequestTarget(segments, is_directory, "", None, raw)
 
 
 @pytest.mark.parametrize(
@@ -184,7 +184,7 @@ def test_garbage_is_refused_or_canonical(raw: str) -> None:
         assert refusal(raw) in (400, 404)
         return
     assert_safe(target)
-    assert parse_target(target.escaped_path) == RequestTarget(target.segments, target.is_directory, "", None)
+    assert parse_target(target.escaped_path) == RequestTarget(target.segments, target.is_directory, "", None, "")
 
 
 NAME_BYTES = st.integers(1, 255).filter(lambda byte: byte not in b"/\\\x7f" and byte >= 0x20)

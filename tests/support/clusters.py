@@ -9,7 +9,7 @@ from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from tests.support.nodes import COMMAND, RunningNode, environment
 from tests.support.waiting import wait_for
@@ -52,7 +52,7 @@ class RunningCluster:
             self.nodes[name] = self._stack.enter_context(node)
         self.together(names)
 
-    def __enter__(self) -> RunningCluster:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:

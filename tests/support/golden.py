@@ -30,7 +30,7 @@ def check(path: Path, cases: Mapping[str, Case], *, write: bool) -> None:
     now = {name: case.encode(case.value) for name, case in cases.items()}
     if write:
         path.write_text("".join(f"{name} {data!r}\n" for name, data in now.items()))
-    golden = _read(path)
+    golden = read(path)
     for name, case in cases.items():
         assert name in golden, f"{path.name} has no line for {name}; pytest --write-golden adds it"
         assert now[name] == golden[name], f"the format of {name} has changed"
@@ -40,7 +40,8 @@ def check(path: Path, cases: Mapping[str, Case], *, write: bool) -> None:
     assert golden.keys() == cases.keys(), f"{path.name} has lines for values that no test has"
 
 
-def _read(path: Path) -> dict[str, bytes]:
+def read(path: Path) -> dict[str, bytes]:
+    """The golden bytes of a file, by name."""
     lines = path.read_text().splitlines() if path.exists() else []
     return {name: literal_eval(literal) for name, _, literal in (line.partition(" ") for line in lines)}
 

@@ -83,13 +83,15 @@ class Talk:
 class MisbehavingServer:
     """Runs ``script`` for every request; a script that returns without closing keeps the connection."""
 
-    def __init__(self, script: Script) -> None:
+    def __init__(self, script: Script, port: int = 0) -> None:
         self._script = script
-        self._listener = socket.create_server(("127.0.0.1", 0), backlog=1000)
+        self._listener = socket.create_server(("127.0.0.1", port), backlog=1000)
         self.port: int = self._listener.getsockname()[1]
         self._stopping = threading.Event()
         self._lock = threading.Lock()
         self._sockets: list[socket.socket] = []
+        self._busy: set[socket.socket] = set()
+        self._draining = False
         self.requests = 0
         self.connections = 0
         self.heads: list[bytes] = []
@@ -99,12 +101,30 @@ class MisbehavingServer:
         return self
 
     def __exit__(self, *_: object) -> None:
+        if self._stopping.is_set():
+            return
         self._stopping.set()
-        self._listener.shutdown(socket.SHUT_RDWR)
+        with contextlib.suppress(OSError):  # drained
+            self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
         with self._lock:
             for sock in self._sockets:
+                with contextlib.suppress(OSError):  # it wakes the thread that reads; close alone does not
+                    sock.shutdown(socket.SHUT_RDWR)
                 sock.close()
+
+    def drain(self) -> None:
+        """Stop as a good server does: close idle connections, finish the requests, then exit."""
+        self._listener.shutdown(socket.SHUT_RDWR)
+        self._draining = True
+        with self._lock:
+            for sock in self._sockets:
+                if sock not in self._busy:
+                    with contextlib.suppress(OSError):
+                        sock.shutdown(socket.SHUT_RDWR)
+        while self._busy:
+            self._stopping.wait(0.01)
+        self.__exit__()
 
     @property
     def url(self) -> str:
@@ -136,7 +156,14 @@ class MisbehavingServer:
                     self.requests += 1
                     talk.number = self.requests
                     self.heads.append(talk.head)
-                self._script(talk)
+                    self._busy.add(sock)
+                try:
+                    self._script(talk)
+                finally:
+                    with self._lock:
+                        self._busy.discard(sock)
+                if self._draining:
+                    sock.close()
                 buffer = talk.rest
 
 

@@ -45,7 +45,7 @@ class RunningNode:
 
     def __init__(
         self,
-        root: Path,
+        root: Path | None,
         scratch: Path,
         *options: str,
         env: Mapping[str, str] | None = None,
@@ -70,7 +70,7 @@ class RunningNode:
             if defaults[at] not in given:
                 options = (*options, defaults[at], defaults[at + 1])
         self.process = subprocess.Popen(
-            [*before, *command, "serve", "--root", str(root), *options],
+            [*before, *command, "serve", *(() if root is None else ("--root", str(root))), *options],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

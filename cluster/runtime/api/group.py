@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from cluster.layer import Diverged, Outvoted
     from cluster.names import View
     from cluster.replica import StateMachine
+    from cluster.runtime.api.interim_service import InterimService
     from cluster.runtime.api.options import Options
     from cluster.runtime.disk.memory_store import AnyStore
     from cluster.runtime.disk.rows import Recovery
@@ -60,7 +61,15 @@ class Full(Exception):
 class Group:
     """A member of a group. Made by `found` or `join`."""
 
-    def __init__(self, options: Options, me: ProcessId, store: AnyStore, machine: StateMachine | None, founder: bool):
+    def __init__(
+        self,
+        options: Options,
+        me: ProcessId,
+        store: AnyStore,
+        machine: StateMachine | None,
+        founder: bool,
+        interim: InterimService | None = None,
+    ) -> None:
         self.options = options
         self.me = me
         self.feed = DeliveryStream(options.bounds.deliveries_len_max) if machine is None else None
@@ -70,8 +79,12 @@ class Group:
         self.error: BaseException | None = None  # why this member failed
         self.diverged_count = 0
         self.driver = Driver(
-            options, me, store, self.machine, self, founder=founder, order_log=options.order_log, trace=options.trace
-        )
+            options, me, store, self.machine, self, founder=founder, interim=interim, order_log=options.order_log,
+            trace=options.trace,
+        )  # fmt: skip
+        self.interim = interim
+        if interim is not None:
+            interim.attach(self.driver)
         self._room: list[asyncio.Future[None]] = []
         self._open = True
         self._closed = False
@@ -82,7 +95,9 @@ class Group:
     # ---- start
 
     @classmethod
-    async def found(cls, options: Options, machine: StateMachine | None = None) -> Group:
+    async def found(
+        cls, options: Options, machine: StateMachine | None = None, *, interim: InterimService | None = None
+    ) -> Group:
         """Found a group with this process as its first and only member. Once in the life of a cluster.
 
         Raises AlreadyFounded if one of `options.contacts` is a member of this cluster, and a StoreError if the data
@@ -98,10 +113,12 @@ class Group:
                 options.data, create_for=Purpose.FOUNDING, name=options.name, cluster_id=options.cluster
             )
             me = disk.me
-        return await cls._begin(options, me, store, machine, founder=True)
+        return await cls._begin(options, me, store, machine, interim, founder=True)
 
     @classmethod
-    async def join(cls, options: Options, machine: StateMachine | None = None) -> Group:
+    async def join(
+        cls, options: Options, machine: StateMachine | None = None, *, interim: InterimService | None = None
+    ) -> Group:
         """Join a group, or resume membership from disk. Retries for ever; never founds a group."""
         options.validate()
         me = ProcessId(options.name, secrets.randbits(32) or 1)
@@ -114,15 +131,22 @@ class Group:
         if not options.contacts and store.load().boot == 0:
             store.close()
             raise ValueError("options.contacts is empty: a process that joins needs the address of a member")
-        return await cls._begin(options, me, store, machine, founder=False)
+        return await cls._begin(options, me, store, machine, interim, founder=False)
 
     @classmethod
     async def _begin(
-        cls, options: Options, me: ProcessId, store: AnyStore, machine: StateMachine | None, *, founder: bool
+        cls,
+        options: Options,
+        me: ProcessId,
+        store: AnyStore,
+        machine: StateMachine | None,
+        interim: InterimService | None = None,
+        *,
+        founder: bool,
     ) -> Group:
-        group = cls(options, me, store, machine, founder)
+        group = cls(options, me, store, machine, founder, interim)
         for recovery in group.recoveries:
-            log.warning("this group was recovered without a majority, and may have lost entries: %s", recovery)
+            log.warning("this group was recovered without a majority, and may have lost entries, %s", recovery)
         try:
             await group.driver.start()
         except BaseException:
@@ -310,6 +334,8 @@ class Group:
         for handle in in_doubt:
             self._abandon_one(handle, InDoubt(why), IN_DOUBT + why)
         self.on_room()
+        if self.interim is not None:
+            self.interim.detach(self.driver, why)
         if self.feed is not None:
             self.feed.close()
         self.stopped.set()

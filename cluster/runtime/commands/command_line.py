@@ -38,6 +38,9 @@ def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
     member.add_argument(
         "--confirmed", type=Path, metavar="FILE", help="write a line for each confirmed generated entry"
     )
+    member.add_argument(
+        "--notes", action="store_true", help="also share a set of notes that every side of a partition can change"
+    )
     member.set_defaults(run=_node)
     talk = commands.add_parser("chat", help="run a member as a terminal chat")
     _member_options(talk)

@@ -3,6 +3,7 @@
 Each line of standard input is an entry to broadcast. Events are printed on standard output, one JSON object per line.
 With `--load` the node submits generated entries, a given number at a time. `--confirmed` writes a line for each
 confirmed one: its position, the time, its name, and the SHA-256 of its body, which the order log has at that position.
+With `--notes` the node also has a set of notes, shared by the interim service: `.note TEXT` adds one, in any view.
 Below: group.
 """
 
@@ -18,8 +19,10 @@ from typing import TYPE_CHECKING
 import msgspec
 from prometheus_client import REGISTRY
 
-from cluster.runtime.api.group import Full, Group, NotDelivered
+from cluster.runtime.api.group import Full, Group, InDoubt, NotDelivered
+from cluster.runtime.api.interim_service import InterimService
 from cluster.runtime.commands.counter_machine import CounterMachine
+from cluster.runtime.commands.shared_notes import SharedNotes
 from cluster.runtime.observe.metrics import GroupCollector
 
 if TYPE_CHECKING:
@@ -30,9 +33,11 @@ if TYPE_CHECKING:
     from cluster.runtime.api.options import Options
 
 TELL_EVERY_S = 0.1
+MERGES_EVERY_S = 0.002
 LINE_LEN_MAX = 64 * 1024
 STOP = ".stop"  # lines of standard input that are commands, not entries
 LEAVE = ".leave"
+NOTE = ".note "  # an operation of the interim service
 LOAD = ".load "  # entries to keep in flight, and the pause after each in seconds (default 0)
 
 _encode = msgspec.json.Encoder().encode
@@ -80,8 +85,9 @@ class GeneratedLoad:
 
 async def run(options: Options, arguments: argparse.Namespace) -> int:
     machine = CounterMachine()
+    notes = InterimService(SharedNotes()) if arguments.notes else None
     begin = Group.found if arguments.found else Group.join
-    group = await begin(options, machine)
+    group = await begin(options, machine, interim=notes)
     if arguments.metrics:
         REGISTRY.register(GroupCollector(group))
     stop = asyncio.Event()
@@ -98,6 +104,8 @@ async def run(options: Options, arguments: argparse.Namespace) -> int:
         loop.create_task(_print_status(group, machine, load)),
         loop.create_task(_until_stopped(group, stop)),
     ]
+    if notes is not None:
+        tasks.append(loop.create_task(_print_merges(notes)))
     load.fill()
     await stop.wait()
     for task in tasks:
@@ -119,7 +127,34 @@ def _status(group: Group, machine: CounterMachine) -> dict[str, object]:
         "delivered": group.driver.submissions.delivered,
         "outstanding": group.driver.submissions.outstanding,
         "recoveries": [mark.at for mark in group.recoveries],
+        **(_notes_status(group.interim) if group.interim is not None else {}),
     }
+
+
+def _notes_status(notes: InterimService) -> dict[str, object]:
+    return {
+        "notes": len(notes.shared.notes) if isinstance(notes.shared, SharedNotes) else 0,
+        "notes_digest": notes.shared.digest(),
+        "notes_members": sorted(member.name for member in notes.members),
+        "merging": notes.is_merging,
+    }
+
+
+async def _print_merges(notes: InterimService) -> None:
+    """Print when a merge begins and when it ends."""
+    was = notes.is_merging
+    while True:
+        await asyncio.sleep(MERGES_EVERY_S)
+        if notes.is_merging != was:
+            was = not was
+            print_event("merge", begins=was, members=[member.name for member in notes.view])
+
+
+async def _note(notes: InterimService, text: str) -> None:
+    try:
+        print_event("noted", note=text, count=await notes.request(text.encode()))
+    except (NotDelivered, InDoubt, Full) as error:
+        print_event("refused", note=text, reason=str(error))
 
 
 async def _until_stopped(group: Group, stop: asyncio.Event) -> None:
@@ -143,6 +178,7 @@ async def _print_status(group: Group, machine: CounterMachine, load: GeneratedLo
 async def _read_lines(group: Group, load: GeneratedLoad, stop: asyncio.Event) -> None:
     loop = asyncio.get_running_loop()
     reader = asyncio.StreamReader(limit=LINE_LEN_MAX)
+    notes: set[asyncio.Task[None]] = set()  # in progress: a note need not wait for the one before
     await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
     async for line in reader:
         text = line.decode(errors="replace").strip()
@@ -151,6 +187,9 @@ async def _read_lines(group: Group, load: GeneratedLoad, stop: asyncio.Event) ->
         elif text == LEAVE:
             await group.leave()
             stop.set()
+        elif text.startswith(NOTE) and group.interim is not None:
+            notes.add(task := loop.create_task(_note(group.interim, text.removeprefix(NOTE))))
+            task.add_done_callback(notes.discard)
         elif text.startswith(LOAD):
             outstanding, _, pause_s = text.removeprefix(LOAD).partition(" ")
             load.outstanding, load.pause_s = int(outstanding), float(pause_s or 0)

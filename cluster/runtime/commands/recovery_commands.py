@@ -5,18 +5,13 @@
 
 from __future__ import annotations
 
-import os
 import sys
-from contextlib import ExitStack, closing
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cluster import recovery
 from cluster.recovery import CannotRecover
 from cluster.runtime.commands import inspection
-from cluster.runtime.disk.rows import Recovery
-from cluster.runtime.disk.store import Store
+from cluster.runtime.disk.disk_recovery import open_disks
 from cluster.runtime.disk.store_errors import StoreError
 
 if TYPE_CHECKING:
@@ -24,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from cluster.recovery import RecoveryPlan
+    from cluster.runtime.disk.disk_recovery import RemainingDisks
 
 
 def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -67,39 +63,19 @@ def _ask(prompt: str) -> str:
 
 def recover(directories: list[Path], write: Callable[[str], None], ask: Callable[[str], str] | None) -> int:
     """Recover a group from these directories. `ask` prompts for confirmation; None skips it."""
-    with ExitStack() as stack:
-        stores = [stack.enter_context(closing(Store.open_any(directory))) for directory in directories]
-        if len({store.me for store in stores}) < len(stores):
-            raise CannotRecover(
-                "two of these directories belong to one process: one is a copy of the other. Name the later one."
-            )
-        begun = _interrupted_recovery(stores)
-        if begun is not None:
-            _finish(stores, begun)
+    with open_disks(directories) as disks:
+        if (begun := disks.finish_interrupted()) is not None:
             write(f"finished the recovery of {begun.at}: the group is '{begun.new_cluster_id}' on all these disks now")
             return 0
-        plan = recovery.plan_recovery({store.me: store.load() for store in stores})
-        leader = next(store for store in stores if store.me == plan.leader)
-        write(_warning(stores, plan))
+        plan = disks.plan()
+        write(_warning(disks, plan))
         if (
             ask is not None
-            and ask(f"Type the cluster id ({leader.cluster_id}) to continue: ").strip() != leader.cluster_id
+            and ask(f"Type the cluster id ({disks.cluster_id}) to continue: ").strip() != disks.cluster_id
         ):
             write("nothing was changed")
             return 1
-        mark = Recovery(
-            datetime.now(UTC).isoformat(timespec="seconds"),
-            leader.cluster_id,
-            f"{leader.cluster_id}+{os.urandom(4).hex()}",
-            os.urandom(16).hex(),
-            plan.view,
-            tuple(sorted(store.me for store in stores)),
-            plan.given_up,
-            plan.position,
-            plan.confirmed,
-        )
-        leader.recover(mark, plan.records)
-        _finish(stores, mark)
+        mark = disks.carry_out(plan)
         write(
             f"done. The group is '{mark.new_cluster_id}' from now on: configure this cluster id in every node that "
             "continues or joins. Nodes with the old id are refused. Nodes that were given up join again with an empty "
@@ -108,34 +84,8 @@ def recover(directories: list[Path], write: Callable[[str], None], ask: Callable
         return 0
 
 
-def _interrupted_recovery(stores: list[Store]) -> Recovery | None:
-    """An interrupted recovery that only some of these disks have."""
-    ids = {store.cluster_id for store in stores}
-    if len(ids) == 1:
-        return None
-    for store in stores:
-        mark = store.recoveries[-1] if store.recoveries else None
-        if mark is not None and ids == {mark.old_cluster_id, mark.new_cluster_id}:
-            if strangers := [str(one.me) for one in stores if one.me not in mark.kept]:
-                raise CannotRecover(
-                    f"{' and '.join(strangers)} took no part in the recovery of {mark.at} and cannot be added now. "
-                    "Move its directory away: its node joins again as a new process."
-                )
-            return mark
-    raise CannotRecover(
-        "these directories belong to different groups: "
-        + ", ".join(f"{store.directory} of '{store.cluster_id}'" for store in stores)
-    )
-
-
-def _finish(stores: list[Store], mark: Recovery) -> None:
-    for store in stores:
-        if store.cluster_id == mark.old_cluster_id:
-            store.recover(mark, recovery.follower_records(mark.view))
-
-
-def _warning(stores: list[Store], plan: RecoveryPlan) -> str:
-    others = ", ".join(str(store.me) for store in stores if store.me != plan.leader) or "none"
+def _warning(disks: RemainingDisks, plan: RecoveryPlan) -> str:
+    others = ", ".join(str(store.me) for store in disks.followers(plan)) or "none"
     lost = ", ".join(map(str, plan.given_up))
     return f"""\
 This is the last resort, for a group that has lost the majority of its members for good.

@@ -50,10 +50,7 @@ class Lock:
         except OSError as error:
             holder = os.read(self._descriptor, 32).decode("ascii", "replace").strip()
             os.close(self._descriptor)
-            raise DiskInUse(
-                f"{directory} is in use by process {holder or '(unknown)'}. Each node needs its own directory: stop "
-                "that process, or give this node another directory."
-            ) from error
+            raise DiskInUse(directory, holder or "(unknown)") from error
         with suppress(OSError):  # a full disk: the lock itself still works
             os.ftruncate(self._descriptor, 0)
             os.pwrite(self._descriptor, f"{os.getpid()}\n".encode(), 0)
@@ -224,6 +221,17 @@ def check(directory: Path) -> Meta:
     if meta.in_use and not had_log:
         raise damaged(file, f"the last process did not close it, and its log {log.name} is missing")
     return meta
+
+
+def read_identity(directory: Path) -> DiskIdentity:
+    """The owner of a disk, also while a process uses it. Raises a StoreError."""
+    connection = connect_read_only(directory)
+    try:
+        return read_meta(directory / FILE, connection).identity
+    except sqlite3.Error as error:
+        raise refusal(directory / FILE, error, "reading") from error
+    finally:
+        connection.close()
 
 
 def connect_read_only(directory: Path) -> sqlite3.Connection:

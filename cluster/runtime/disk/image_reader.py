@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from cluster.durable import Image, Snapshotted
 from cluster.run_log import RunLog
 from cluster.runtime.disk.log_writer import LogExtent
-from cluster.runtime.disk.rows import CorruptRow, number_sum, run_of
+from cluster.runtime.disk.rows import CorruptRow, interim_of, number_sum, run_of
 from cluster.runtime.disk.store_errors import damaged, refusal
 
 if TYPE_CHECKING:
@@ -39,6 +39,9 @@ def read_image(file: Path, connection: sqlite3.Connection, meta: Meta) -> tuple[
             run = run_of("labelled", number, body, checksum)
             image.labelled[run.first] = run
             numbers[run.first] = number
+        if connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'interim'").fetchone() is not None:
+            found = connection.execute("SELECT * FROM interim ORDER BY number")
+            image.interim = [interim_of(*row) for row in found]
         if meta.snapshot is not None:
             state = _snapshot(connection)
             if len(state) != meta.snapshot.size:

@@ -14,6 +14,8 @@ from cluster.durable import (
     Appended,
     Boot,
     Epoch,
+    InterimOperation,
+    InterimState,
     Labelled,
     Primaries,
     Rebuilt,
@@ -22,7 +24,7 @@ from cluster.durable import (
     Truncated,
 )
 from cluster.runtime.disk import rows
-from cluster.runtime.disk.rows import PIECE_BYTES, SnapshotHead, encode, meta_row, number_sum
+from cluster.runtime.disk.rows import INTERIM_SCHEMA, PIECE_BYTES, SnapshotHead, encode, meta_row, number_sum
 
 if TYPE_CHECKING:
     import sqlite3
@@ -54,7 +56,7 @@ class LogExtent:
 class Transaction:
     """A transaction in progress. `extent` is a copy that becomes valid when the transaction commits."""
 
-    __slots__ = ("_connection", "_labelled", "_meta", "_runs", "extent", "runs_added", "written_bytes")
+    __slots__ = ("_connection", "_interim", "_labelled", "_meta", "_runs", "extent", "runs_added", "written_bytes")
 
     def __init__(self, connection: sqlite3.Connection, extent: LogExtent) -> None:
         self._connection = connection
@@ -63,6 +65,7 @@ class Transaction:
         self.written_bytes = 0  # bytes of entries and snapshots, about
         self._meta: dict[str, object] = {}
         self._runs: list[tuple[int, int, bytes, int]] = []  # rows to append to the order
+        self._interim: list[InterimOperation | InterimState] = []  # rows to append
         self._labelled: dict[Label, Run] = {}  # rows to add, unless they are ordered within this transaction
 
     def apply(self, record: Record) -> None:
@@ -87,6 +90,8 @@ class Transaction:
                 self._keep_snapshot(record)
             case Truncated(base=base):
                 self._drop_below(base)
+            case InterimState() | InterimOperation():
+                self._interim.append(record)
             case _:
                 raise TypeError(f"unknown record type: {record!r}")
 
@@ -107,6 +112,8 @@ class Transaction:
             )
             extent.labelled[label] = extent.number
             self.written_bytes += len(body)
+        if self._interim:
+            self._write_interim()
         if self._meta:
             self._connection.executemany(
                 "INSERT OR REPLACE INTO meta VALUES (?, ?, ?)",
@@ -189,6 +196,22 @@ class Transaction:
         if self.extent.labelled:
             self._connection.execute("DELETE FROM labelled")
             self.extent.labelled.clear()
+
+    # ---- the interim service
+
+    def _write_interim(self) -> None:
+        """Append the records. A state replaces everything before it."""
+        states = [i for i, record in enumerate(self._interim) if isinstance(record, InterimState)]
+        execute = self._connection.execute
+        execute(INTERIM_SCHEMA)
+        number = execute("SELECT coalesce(max(number), 0) FROM interim").fetchone()[0]
+        if states:
+            execute("DELETE FROM interim")
+        for record in self._interim[states[-1] if states else 0 :]:
+            number += 1
+            body = encode(record)
+            execute("INSERT INTO interim VALUES (?, ?, ?)", (number, body, number_sum(number, body)))
+            self.written_bytes += len(body)
 
     # ---- labelled runs and snapshots
 

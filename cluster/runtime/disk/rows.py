@@ -6,6 +6,9 @@
 | runs     | a run of the order                         | position of its first entry            | msgpack of `Run`  |
 | labelled | an own run that is not ordered yet         | a number                               | msgpack of `Run`  |
 | snapshot | a piece of the state machine's snapshot    | 0, 1, ...                              | up to 256 KiB     |
+| interim  | a state or operation of the interim service| a number, in the order of the records  | msgpack of record |
+
+The table `interim` exists from the first record of the interim service on.
 
 Every row ends with a CRC-32 over its key and body. SQLite detects a truncated file and inconsistent pages, but not a
 changed byte within a value.
@@ -18,6 +21,7 @@ from zlib import crc32
 
 import msgspec
 
+from cluster.durable import InterimOperation, InterimState
 from cluster.names import Label, ProcessId, View, ViewId
 from cluster.run_log import Run
 
@@ -35,6 +39,10 @@ CREATE TABLE labelled (number INTEGER PRIMARY KEY, body BLOB NOT NULL, sum INTEG
 CREATE TABLE snapshot (piece INTEGER PRIMARY KEY, body BLOB NOT NULL, sum INTEGER NOT NULL);
 """
 
+INTERIM_SCHEMA = (
+    "CREATE TABLE IF NOT EXISTS interim (number INTEGER PRIMARY KEY, body BLOB NOT NULL, sum INTEGER NOT NULL)"
+)
+
 
 class DiskIdentity(msgspec.Struct, frozen=True):
     """Owner of a disk. Written once at creation; a recovery changes only the cluster id."""
@@ -50,7 +58,7 @@ class DiskIdentity(msgspec.Struct, frozen=True):
 
 
 class Recovery(msgspec.Struct, frozen=True):
-    """Permanent record of a `python -m cluster recover`."""
+    """Permanent record of an operator recovery without a majority."""
 
     at: str  # UTC, ISO 8601
     old_cluster_id: str
@@ -61,6 +69,10 @@ class Recovery(msgspec.Struct, frozen=True):
     given_up: tuple[ProcessId, ...]  # members of views in use whose disks were given up
     position: int  # end of the order that continued
     confirmed: int  # how much of it was known to be confirmed
+
+    def __str__(self) -> str:
+        lost = ", ".join(process.name for process in self.given_up) or "losses"
+        return f"at {self.at}, without {lost}: '{self.old_cluster_id}' became '{self.new_cluster_id}'"
 
     @property
     def length(self) -> int:
@@ -104,6 +116,7 @@ META_KEYS = Meta.__struct_fields__
 
 encode = msgspec.msgpack.Encoder().encode
 decode_run = msgspec.msgpack.Decoder(Run).decode
+decode_interim = msgspec.msgpack.Decoder(InterimOperation | InterimState).decode
 
 
 class CorruptRow(Exception):
@@ -134,6 +147,16 @@ def meta_of(rows: Iterator[tuple[str, bytes, int]]) -> Meta:
         return msgspec.convert(values, Meta)
     except msgspec.ValidationError as error:
         raise CorruptRow(f"meta has a value of the wrong type: {error}") from error
+
+
+def interim_of(number: int, body: bytes, checksum: int) -> InterimOperation | InterimState:
+    if number_sum(number, body) != checksum:
+        raise CorruptRow(f"the checksum of row {number} of interim is wrong")
+    try:
+        record: InterimOperation | InterimState = decode_interim(body)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise CorruptRow(f"row {number} of interim is not a record: {error}") from error
+    return record
 
 
 def run_of(table: str, number: int, body: bytes, checksum: int) -> Run:

@@ -78,15 +78,7 @@ class Store:
     # ---- opening and closing
 
     @classmethod
-    def open(
-        cls,
-        directory: Path,
-        *,
-        create_for: Purpose,
-        name: str,
-        cluster_id: str,
-        draw: Callable[[], int] = draw_incarnation,
-    ) -> Store:
+    def open(cls, directory: Path, *, create_for: Purpose, name: str, cluster_id: str) -> Store:
         """Open the disk of node `name` in group `cluster_id`; create it if there is none. Raises a `StoreError`.
 
         Founding needs a directory without a disk. Joining uses an existing disk: the process resumes its life.
@@ -100,7 +92,7 @@ class Store:
             if not (directory / database_file.FILE).exists():
                 founds = create_for is Purpose.FOUNDING
                 founding = os.urandom(16).hex() if founds else ""
-                database_file.create(directory, DiskIdentity(cluster_id, name, draw(), founds), founding)
+                database_file.create(directory, DiskIdentity(cluster_id, name, draw_incarnation(), founds), founding)
             elif create_for is Purpose.FOUNDING:
                 raise DiskExists(
                     f"{directory} already has the data of a process. A group is founded once: start the node without "

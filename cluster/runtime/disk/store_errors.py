@@ -29,7 +29,15 @@ class DiskExists(StoreError):
 
 
 class DiskInUse(StoreError):
-    """Another process uses this directory."""
+    """Another process, `holder`, uses this directory."""
+
+    def __init__(self, directory: Path, holder: str) -> None:
+        super().__init__(
+            f"{directory} is in use by process {holder}. Each node needs its own directory: stop that process, or "
+            "give this node another directory."
+        )
+        self.directory = directory
+        self.holder = holder
 
 
 class ForeignDisk(StoreError):

@@ -32,6 +32,8 @@ NONCE_LEN = 32
 HANDSHAKE_LEN_MAX = 4096  # bytes per handshake frame
 ADDRESSES_EACH_MAX = 8
 NONCES_KEPT = 4096
+INTERIM = "interim"  # the interim-atomic service
+SERVICES_MAX = 16
 REASON_LEN_MAX = 400  # characters of a refusal that are shown
 
 
@@ -77,6 +79,7 @@ class PeerIdentity(msgspec.Struct, frozen=True, array_like=True):
 
     `blind`: it dialed an address without knowing which process is there, so the two may be connected already.
     `probe`: it only asks whether the cluster was founded, and hangs up (`founding_check.py`).
+    `services`: optional services of the process (`INTERIM`); it understands their messages.
     """
 
     process: ProcessId
@@ -86,6 +89,7 @@ class PeerIdentity(msgspec.Struct, frozen=True, array_like=True):
     blind: bool = False
     probe: bool = False
     dialect: Dialect = Dialect()
+    services: tuple[str, ...] = ()
 
 
 class HandshakeFailed(Exception):
@@ -188,7 +192,10 @@ class Handshake:
             text = f"the peer speaks version {hail.version} of the group protocol, this process version {VERSION}"
             raise self._not_ours(VERSION_MISMATCH, text)
         if hail.cluster != self._cluster:
-            text = f"the peer belongs to cluster {hail.cluster[:64]!r}, not to {self._cluster!r}"
+            text = (
+                f"the peer belongs to cluster {hail.cluster[:64]!r}, this process to {self._cluster!r}: only with the "
+                "cluster id of the peer, and without data of another cluster, can a process join it"
+            )
             raise self._not_ours(FOREIGN_CLUSTER, text)
         if hail.nonce == self._nonce or (self._accepts and not self._seen.add(hail.nonce)):
             raise HandshakeFailed(REPLAY, "the peer's nonce was used before")
@@ -242,6 +249,8 @@ def _check_identity(peer: PeerIdentity) -> None:
     if not process.name or len(process.name) > NAME_LEN_MAX or process.incarnation < 0 or peer.boot < 1:
         name = process.name[:NAME_LEN_MAX]
         raise HandshakeFailed(GARBAGE, f"invalid process identity: {name!r}.{process.incarnation}, boot {peer.boot}")
+    if len(peer.services) > SERVICES_MAX:
+        raise HandshakeFailed(GARBAGE, f"too many services of {process}")
     if len(peer.addresses) > ADDRESSES_EACH_MAX or any(len(address) > 256 for address in peer.addresses):
         raise HandshakeFailed(GARBAGE, f"too many or too long addresses of {process}")
 

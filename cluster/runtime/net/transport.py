@@ -74,6 +74,7 @@ class Transport:
     def __init__(self, options: Options, me: ProcessId, boot: int, group: str, listener: TransportListener) -> None:
         self.options = options
         self.dialect = options.dialect
+        self.services: tuple[str, ...] = ()  # optional services of this process
         self.me = me
         self.boot = boot
         self.group = group  # founding of the cluster; empty while unknown
@@ -172,6 +173,11 @@ class Transport:
             if name != self.me.name:
                 self._dialing.process(name)
 
+    def has_service(self, peer: ProcessId, service: str) -> bool:
+        """Whether the connected peer has this optional service."""
+        connection = self.connections.get(peer)
+        return connection is not None and connection.identity is not None and service in connection.identity.services
+
     def forget(self, name: str) -> None:
         """Stop dialing the process and stop reporting its address to peers."""
         log.info("stop dialing %s: it was unreachable for a long time and the group does not need it", name)
@@ -185,7 +191,9 @@ class Transport:
             accepts=not we_dialed,
             key=self.options.key,
             cluster=self.options.cluster,
-            identity=PeerIdentity(self.me, self.boot, self.addresses, self.group, blind, dialect=self.dialect),
+            identity=PeerIdentity(
+                self.me, self.boot, self.addresses, self.group, blind, dialect=self.dialect, services=self.services
+            ),
             nonce=secrets.token_bytes(NONCE_LEN),
             seen=self._seen,
             decide=lambda peer: self._decide(peer, we_dialed),

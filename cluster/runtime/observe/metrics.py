@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from prometheus_client import REGISTRY, start_http_server
+from prometheus_client import start_http_server
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 from prometheus_client.registry import Collector
 
@@ -18,7 +18,6 @@ from cluster.runtime.net.addresses import parse_address
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from prometheus_client import CollectorRegistry
     from prometheus_client.metrics_core import Metric
 
     from cluster.runtime.api.group import Group
@@ -144,8 +143,8 @@ def _counter(name: str, text: str, value: float) -> CounterMetricFamily:
     return CounterMetricFamily(name, text, value=value)
 
 
-def serve_metrics(address: str, registry: CollectorRegistry = REGISTRY) -> int:
-    """Serve the registry over HTTP in a background thread; returns the port."""
+def serve_metrics(address: str) -> int:
+    """Serve the metrics of this process over HTTP in a background thread; returns the port."""
     host, port = parse_address(address)
-    server, _ = start_http_server(port, host, registry)
+    server, _ = start_http_server(port, host)
     return server.server_port

@@ -38,13 +38,16 @@ class SuccessiveFailures(NamedTuple):
     name: str = "successive-failures"
     source: str = "beyond the paper"
     title: str = "Five nodes are killed one after the other, down to two"
-    criterion: str = (
-        "After each kill there is a primary view of all that are left, down to two of five; in every stage the shares "
-        "are within 2 points and 75 % or more of the remaining pipes are used; no request is lost but those that were "
-        "sent on to a killed node."
-    )
     printed: str = ""
     layout: Layout = CLUSTER
+
+    def criterion(self, *, quick: bool) -> str:
+        points, fill = (QUICK_POINTS, QUICK_USED_PERCENT) if quick else (POINTS, USED_PERCENT)
+        return (
+            "After each kill there is a primary view of all that are left, down to two of five; in every stage the "
+            f"shares are within {points:g} points and {fill:g} % or more of the remaining pipes are used; no request "
+            "is lost but those that were sent on to a killed node."
+        )
 
     def carry_out(self, bench: Workbench) -> ExperimentFindings:
         node_bps = bench.pipe(NODE_BPS)

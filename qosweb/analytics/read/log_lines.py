@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from qosweb.analytics.read.sources import Sources
 
-DECISIONS = ("served", "denied", "expired", "redirected", "forwarded", "failed")
+DECISIONS = ("served", "denied", "expired", "redirected", "forwarded", "failed", "blocked")
 EVENTS_MAX = 1_000_000
 
 _TYPES: dict[str, t.DataType] = {

@@ -28,7 +28,7 @@ GAVE_UP = 499  # the client left before the response
 BEGUN_MS = 1.0  # a shorter service means that the request was not started
 
 ENDED = ("served", "denied", "expired", "failed")
-COUNTS = ("served", "denied", "expired", "failed", "gave_up", "refused", "redirected", "forwarded")
+COUNTS = ("served", "denied", "expired", "failed", "gave_up", "refused", "redirected", "forwarded", "blocked")
 _SUMS = (*COUNTS, "sent_bytes", "waited")
 _MAXIMA = ("size_max", "wait_ms_max")
 SLOT_ROW = (
@@ -54,6 +54,7 @@ def kind(limits: AnalysisLimits) -> Column:
         "gave_up": has_given_up(limits),
         "failed": decision == "failed",
         "redirected": decision == "redirected",
+        "blocked": decision == "blocked",
     }
     found = f.lit(COUNTS.index("forwarded"))
     for name, condition in reversed(kinds.items()):
@@ -176,7 +177,7 @@ def _outcomes(rows: Iterable[Row], *names: str) -> list[OutcomeCounts]:
     for at, totals in found.items():
         key = dict(zip(names, at, strict=True))
         of = key.get("window_s"), key.get("node"), key.get("class")
-        made.append(OutcomeCounts(*of, *totals))  # type: ignore[arg-type] # the key fields and nine sums
+        made.append(OutcomeCounts(*of, *totals))  # type: ignore[arg-type] # the key fields and ten sums
     return made
 
 

@@ -36,6 +36,7 @@ class OutcomeCounts(NamedTuple):
     refused: int
     redirected: int
     forwarded: int
+    blocked: int  # refused because of the block list: no guarantee applies
     sent_bytes: int
     wait_ms: tuple[float, ...] = ()  # of ended requests, at PERCENTILES
     service_ms: tuple[float, ...] = ()  # of served requests

@@ -76,7 +76,7 @@ def outcome_row(row: OutcomeCounts) -> dict[str, object]:
         "window": row.window_s, "node": row.node, "class": row.name, "served": row.served, "denied": row.denied,
         "expired": row.expired, "failed": row.failed, "gave_up": row.gave_up, "refused": row.refused,
         "redirected": row.redirected,
-        "forwarded": row.forwarded, "bytes": row.sent_bytes,
+        "forwarded": row.forwarded, "blocked": row.blocked, "bytes": row.sent_bytes,
     }  # fmt: skip
     for what, found in (("wait_ms", row.wait_ms), ("service_ms", row.service_ms)):
         for part, value in zip(PERCENTILES, found or (None,) * len(PERCENTILES), strict=False):

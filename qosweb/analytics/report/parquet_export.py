@@ -22,7 +22,7 @@ VERDICTS = (
 )
 TABLE = (
     "window long, node string, class string, served long, denied long, expired long, failed long, gave_up long, "
-    "refused long, redirected long, forwarded long, bytes long, "
+    "refused long, redirected long, forwarded long, blocked long, bytes long, "
     + ", ".join(f"{what}_p{100 * part:g} double" for what in ("wait_ms", "service_ms") for part in PERCENTILES)
 )
 

@@ -78,6 +78,7 @@ class ProgressDisplay:
         self._lively = not quiet and self._to.isatty()
         self._step = ""
         self._begun_s = time.monotonic()
+        self._steps: list[tuple[str, float]] = []  # with the times at which they began
         self._tracker: ProgressSource | None = None
         self._looking = threading.Lock()
         self._over = threading.Event()
@@ -97,11 +98,19 @@ class ProgressDisplay:
 
     def show_step(self, step: str) -> None:
         self._step = step = escape_controls(step)
+        self._steps.append((step, time.monotonic()))
         if not self._quiet and not self._lively:
             so_far = self._work().so_far
             took = f"{time.monotonic() - self._begun_s:.0f} s{'; ' if so_far else ''}{so_far}"
             self._to.write(f"qosweb: {step} ({took})\n")
             self._to.flush()
+
+    def timings(self) -> str:
+        """How long each step took, one line each. Background queries count for the step that waits for them."""
+        ends = [begun_s for _, begun_s in self._steps[1:]] + [time.monotonic()]
+        took = [(step, end_s - begun_s) for (step, begun_s), end_s in zip(self._steps, ends, strict=True)]
+        took.append(("total", ends[-1] - self._begun_s))
+        return "".join(f"qosweb: {seconds:6.1f} s  {step}\n" for step, seconds in took)
 
     @contextmanager
     def silence(self) -> Iterator[None]:

@@ -1,7 +1,8 @@
 """Opens and closes a Spark session with settings that suit the analysis.
 
-The session ignores the Spark settings of the environment, and listens on the loopback only unless its master is on
-another machine. PySpark allows one session per process and keeps its JVM until the process ends.
+Unless ``spark-submit`` started the process, the session ignores the Spark settings of the environment, and listens on
+the loopback only unless its master is on another machine. PySpark allows one session per process and keeps its JVM
+until the process ends.
 """
 
 import os
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 LOOPBACK = "127.0.0.1"
 ELSEWHERE = "192.0.2.1"  # reserved for documentation (RFC 5737): stands for a master whose address is not known
 
+_SUBMITTED = "PYSPARK_GATEWAY_PORT"  # spark-submit sets it for the Python process that it starts
+_OF_SESSION = ("spark.sql.", "spark.python.sql.")
 _SPARK_VARIABLES = ("HADOOP_", "PYSPARK_", "SPARK_", "YARN_")
 _HOST = re.compile(r"(?:spark|k8s)://(?:https?://)?(?:\[([0-9A-Fa-f:.]+)\]|([^/:,\[\]]+))")
 
@@ -40,11 +43,18 @@ def spark_session(
         ) from None
     if SparkSession.getActiveSession() is not None:
         raise RuntimeError("a Spark session is already running in this process")
-    address = address_for(master)
+    submitted = is_submitted()
+    address = LOOPBACK if submitted else address_for(master)
     settings: dict[str, bool | float | int | str | None] = {**session_settings(address), **(conf or {})}
-    with _environment(java.environment(os.environ) | session_environment(address)):
+    environment = dict(os.environ)
+    if submitted:  # the JVM runs already: only what a session can still choose
+        settings = {name: value for name, value in settings.items() if name.startswith(_OF_SESSION)}
+    else:
+        environment = _without_spark(environment) | java.environment(os.environ) | session_environment(address)
+    with _environment(environment):
         try:
-            session = SparkSession.builder.appName(app_name).master(master).config(map=settings).getOrCreate()
+            builder = SparkSession.builder.appName(app_name)
+            session = (builder if submitted else builder.master(master)).config(map=settings).getOrCreate()
         except Exception as error:  # Py4J and PySpark raise several kinds
             raise AnalyticsUnavailableError(f"cannot start Spark on {master}: {short_message(error)}") from None
     try:
@@ -52,6 +62,11 @@ def spark_session(
     finally:
         with suppress(Exception):  # fails if the JVM has died
             session.stop()
+
+
+def is_submitted() -> bool:
+    """Whether ``spark-submit`` started this process. It has chosen the master, the Java and their settings."""
+    return _SUBMITTED in os.environ
 
 
 def short_message(error: Exception) -> str:
@@ -65,14 +80,16 @@ def short_message(error: Exception) -> str:
     return (causes[-1] if causes else " ".join(lines[:2]) or type(error).__name__)[:500]
 
 
+def _without_spark(environ: Mapping[str, str]) -> dict[str, str]:
+    return {name: value for name, value in environ.items() if not name.startswith(_SPARK_VARIABLES)}
+
+
 @contextmanager
 def _environment(wanted: Mapping[str, str]) -> Iterator[None]:
-    """Sets environment variables for Spark's launcher, which reads them before any setting; then restores them."""
+    """Replaces the environment for Spark's launcher, which reads it before any setting; then restores it."""
     before = dict(os.environ)
     try:
-        for name in before:
-            if name.startswith(_SPARK_VARIABLES):
-                del os.environ[name]
+        os.environ.clear()
         os.environ.update(wanted)
         yield
     finally:

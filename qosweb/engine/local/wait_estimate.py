@@ -5,10 +5,12 @@ channel goes first to a request that waits at the same node. So a node with few 
 and a node with many serves them later than younger requests of other nodes. The fraction of the starts of a class that
 belongs to this node tells how fast its own queue moves:
 
-    wait = cost of what waits here / (capacity * share of the class * started of ours / started of all),
+    wait = cost of what waits here / (rate of the class * started of ours / started of all),
 
-where both start rates are means over about the last second, and the share is the current one. If none of this node's
-requests started recently, all requests of the class that wait anywhere count as ahead.
+where both start rates are recent means (`flows`). The rate of the class is that at which its requests really started
+recently, too: a class often gets more than its share, and a request that could be served must not be denied. If the
+class started less than its weight (see the scheduler) allows, because it asked for less, its weight is its rate. If
+none of this node's requests started recently, all requests of the class that wait anywhere count as ahead.
 A bound that is always enforced admits what its bucket allows, at whichever node the requests wait.
 Neighbours: `local_queue` calls this and reports waits and starts; the state machine knows the rest.
 """
@@ -140,8 +142,8 @@ class WaitEstimate:
     def _pace(self, machine: QosStateMachine, number: int) -> tuple[int, int, bool]:
         """Milliseconds per cost ahead, as a fraction; and whether requests that wait at other nodes are ahead, too."""
         chosen = machine.classes[number]
-        share = machine.scheduler.shares[number] if chosen.waiting else PPM  # for a class that does not wait, a guess
-        rate_bps = machine.capacity_bps * share // PPM
+        weight = machine.scheduler.weights[number] if chosen.waiting else PPM  # for a class that does not wait, a guess
+        rate_bps = max(machine.capacity_bps * weight // PPM, chosen.got.per_s)
         if not rate_bps:
             return 0, 1, False
         if len(machine.pipes) == 1:

@@ -31,7 +31,7 @@ CHANNEL_BPS = (128 << 10) * 1000 // 250  # default: 128 KB in 250 ms
 class BoundPolicy:
     """A policy evaluated in one environment. Lists are indexed by class number."""
 
-    __slots__ = ("_division", "_rates", "always", "buckets_of", "in_force", "rules", "terms")
+    __slots__ = ("_division", "_guaranteed", "_rates", "always", "buckets_of", "in_force", "rules", "terms")
 
     def __init__(self, model: Model, coverage: Coverage, environment: Environment) -> None:
         count = len(model.classes)
@@ -41,6 +41,7 @@ class BoundPolicy:
         self.always = [terms.always for terms in self.terms]
         self._rates = [_channel_bps(terms) for terms in self.terms]
         self._division = Division(model, coverage, binding, ShareBasis.of(environment))
+        self._guaranteed: tuple[int, ...] | None = None
         uppers = [(one.number, one.upper) for one in binding.in_force if one.upper]
         self.rules = [rule for number, classes in uppers if (rule := _rule(model, number, classes, environment))]
         self.buckets_of: list[tuple[int, ...]] = [
@@ -50,6 +51,13 @@ class BoundPolicy:
 
     def shares(self, demand_ppm: list[int]) -> tuple[int, ...]:
         return self._division.shares(demand_ppm)
+
+    @property
+    def guaranteed(self) -> tuple[int, ...]:
+        """The guaranteed shares: those if all classes demanded everything, except always-available ones."""
+        if self._guaranteed is None:
+            self._guaranteed = self.shares([0 if always else PPM for always in self.always])
+        return self._guaranteed
 
     def rate_bps(self, number: int, cost: int) -> int:
         """The channel rate of a request: that of its class, or what its response time requires."""

@@ -68,8 +68,8 @@ class Totals(msgspec.Struct, array_like=True):
 class ClassState:
     """Queues, virtual time and counters of one class."""
 
-    __slots__ = ("backlog_ms", "came", "got", "name", "queues", "spare_cost", "totals", "virtual", "waiting",
-                 "waiting_cost")  # fmt: skip
+    __slots__ = ("backlog_ms", "came", "got", "name", "queues", "short_ms", "spare_cost", "totals", "virtual",
+                 "waiting", "waiting_cost")  # fmt: skip
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -79,9 +79,13 @@ class ClassState:
         self.virtual = 0  # virtual time: the costs of its starts, each divided by the share at that time
         self.spare_cost = 0  # cost of starts while it had no share
         self.backlog_ms = NEVER_MS  # when it last had waiting requests
+        self.short_ms = NEVER_MS  # when it last demanded more than its share
         self.came = Flow()
         self.got = Flow()
         self.totals = Totals()
+
+    def has_waited_since(self, time_ms: int) -> bool:
+        return self.waiting > 0 or self.backlog_ms > time_ms
 
     def add(self, owner: ProcessId, number: int, waiter: Waiter) -> None:
         queue = self.queues.get(owner)

@@ -7,6 +7,12 @@ A node sends each count once, in `accounts`. The totals come only from `accounts
 whatever became of its channel.
 Times are cluster time: milliseconds since the founding, as the sender computes them (see `engine`).
 On the wire: one byte for the format, then MessagePack. A snapshot of the state machine begins with the same byte.
+
+Format 1 has the same fields, but the scheduler then followed other rules. Entries and snapshots of format 1 are found
+in data directories of earlier versions. A replica that continued the queue of such a snapshot would differ from one
+whose disk has a later snapshot. Therefore only that part of format 1 is taken over which does not depend on the
+scheduler: time, policy, reports, accesses and totals. The requests of that time are over in any case: nodes of both
+formats never run together, and every node restates its requests when it returns.
 Neighbours: `state_machine` applies the entries.
 """
 
@@ -17,7 +23,8 @@ import msgspec
 from cluster.names import ProcessId
 from qosweb.webqos.model.model import LANGUAGE
 
-FORMAT = 1  # of batches and snapshots: raised when an earlier version would misread them
+FORMAT = 2  # of batches and snapshots: raised when an earlier version would misread them, or act otherwise on them
+EARLIER_FORMAT = 1  # that can be read, too
 LIST_MAX = 20_000  # items of one kind in a batch; the rest goes into the next
 
 
@@ -82,14 +89,26 @@ def encode(batch: NodeBatch) -> bytes:
 
 def decode(body: bytes) -> NodeBatch:
     """Raises OtherFormat, or msgspec.DecodeError if it is not a batch in any version."""
-    return _decode(without_format(body))
+    data, is_earlier = without_format(body)
+    batch = _decode(data)
+    if not is_earlier:
+        return batch
+    return NodeBatch(
+        batch.at_ms, batch.generation, batch.policy, batch.report, accounts=batch.accounts, accessed=batch.accessed
+    )
+
+
+def is_earlier(body: bytes) -> bool:
+    return body[0] == EARLIER_FORMAT
 
 
 def with_format(data: bytes) -> bytes:
     return FORMAT.to_bytes() + data
 
 
-def without_format(data: bytes) -> memoryview:
-    if not data or data[0] != FORMAT:
-        raise OtherFormat(f"it is of format {data[0] if data else 'none'}, this version speaks {FORMAT}")
-    return memoryview(data)[1:]
+def without_format(data: bytes) -> tuple[memoryview, bool]:
+    """The content, and whether it is in the earlier format. Raises OtherFormat."""
+    if not data or data[0] not in (FORMAT, EARLIER_FORMAT):
+        found = data[0] if data else "none"
+        raise OtherFormat(f"it is of format {found}, this version reads {EARLIER_FORMAT} and {FORMAT}")
+    return memoryview(data)[1:], data[0] == EARLIER_FORMAT

@@ -42,9 +42,9 @@ def violated_invariants(machine: QosStateMachine) -> list[str]:
 
 
 def _idle(machine: QosStateMachine) -> list[str]:
-    """No pipe has room while a request waits that could use it."""
+    """No pipe has a free channel while a request waits that could use it."""
     scheduler = machine.scheduler
-    roomy = [pid for pid, pipe in machine.pipes.items() if pipe.has_room]
+    roomy = [pid for pid, pipe in machine.pipes.items() if pipe.has_free_channel]
     return [
         f"{one.name} waits while {pid} has room"
         for at, one in enumerate(machine.classes)

@@ -33,14 +33,14 @@ class PipeChannel(NamedTuple):
     cost: int
     rate_bps: int
     ahead_bps: int
-    share_ppm: int  # the share at which its class was charged
+    weight_ppm: int  # the weight of its class when it was charged
     era: int  # of the charge (see the scheduler); NEVER if there was none
 
 
-def held(number: int, cost: int, rate_bps: int, share_ppm: int = 0, era: int = NEVER, *, visits: bool) -> PipeChannel:
+def held(number: int, cost: int, rate_bps: int, weight_ppm: int = 0, era: int = NEVER, *, visits: bool) -> PipeChannel:
     travel_ms = TRAVEL_MS if visits else 0
     hold_ms = cost * 1000 // rate_bps + travel_ms or 1
-    return PipeChannel(number, cost, rate_bps, rate_bps * (LOOKAHEAD_MS + travel_ms) // hold_ms, share_ppm, era)
+    return PipeChannel(number, cost, rate_bps, rate_bps * (LOOKAHEAD_MS + travel_ms) // hold_ms, weight_ppm, era)
 
 
 def whole_channel(rate_bps: int, capacity_bps: int) -> int:
@@ -82,7 +82,12 @@ class Pipe:
         return capacity + ahead - used
 
     @property
+    def has_free_channel(self) -> bool:
+        return self.used_bps * ROOM < self.capacity_bps * (ROOM - 1)
+
+    @property
     def has_room(self) -> bool:
+        """There is a free channel, or one to grant ahead."""
         used, capacity = self.used_bps, self.capacity_bps
         if used * ROOM < capacity * (ROOM - 1):
             return True

@@ -1,20 +1,36 @@
 """Scheduler: start-time fair queueing over the classes, across the whole cluster.
 
-Derivation. Let class k have the share s_k of the capacity C while it waits. If it were alone on a server of speed
-s_k C, a request of cost c would take c / (s_k C). Virtual time counts the work done in units of such servers: whenever
-a request of cost c starts, the virtual time of its class advances by c / s_k. Always starting from the class with the
+Derivation. Let class k have the weight w_k of the capacity C while it waits. If it were alone on a server of speed
+w_k C, a request of cost c would take c / (w_k C). Virtual time counts the work done in units of such servers: whenever
+a request of cost c starts, the virtual time of its class advances by c / w_k. Always starting from the class with the
 least virtual time keeps all waiting classes at the same virtual time up to one request. So over any period in which two
-classes both wait, the costs they start stand in the ratio of their shares, whatever the sizes. A class that returns
-from idleness starts at the virtual time of the last start: it has no credit and no debt.
+classes both wait, the costs they start stand in the ratio of their weights, whatever the sizes.
 (Goyal, Vin and Cheng's start-time fair queueing, with classes for flows and many servers for one.)
+
+Weights. The weight of a class is its share, or its guaranteed share if that is more. The two differ only for a class
+that demands less than it is guaranteed: its share is its demand. If that were its weight, its requests would wait as
+long as at a server of its own that is fully used, though other classes use more than they are guaranteed. With the
+greater weight its requests are next, and it still starts no more than it demands. The classes that demand more than
+their shares get the rest in the ratio of their shares.
+
+Returning classes. A queue is often empty for a moment, although its class demands more than it gets. Others use the
+gap, and their virtual times advance. The class makes up for it: it keeps its virtual time if it waited within the last
+KEPT_MS, which is about as long as its arrivals count as demand. A class that is away for longer has no credit: it
+starts at the least virtual time of the classes that have waited within KEPT_MS, and thus does not wait until others
+have made up for their gaps. Credit is bounded: no class that begins to wait is further behind the last start than what
+the whole capacity does in CREDIT_MS. To make up for that takes w_k CREDIT_MS of the pipe for class k, and at most
+CREDIT_MS for all classes together: that is the longest time for which a class that used the gaps is held back.
+Grants run ahead of free channels (see `pipes`), but not in a gap: while a class that was short of capacity within
+KEPT_MS does not wait, a class with a greater virtual time starts only where a channel is free. The other class may
+return before one would be.
 
 The order of classes: first the always-available classes, oldest request first; then by virtual time; last the classes
 without a share, because classes of higher priority demand everything: they get what no other class can use.
 The class is chosen before the node. The scheduler takes the entry of that class that has waited longest at a node with
 a free channel. If the class waits at no such node, it takes the entry that has waited longest anywhere, and sends it to
 the node with most room.
-When no request waits, all virtual times are reset, because the starts then took nothing from other classes. A new era
-begins; charges of an earlier era are not refunded.
+When no class has waited within KEPT_MS, all virtual times are reset, because the starts then took nothing from other
+classes. A new era begins; charges of an earlier era are not refunded.
 
 Choosing examines each waiting class and each node where it waits, however many requests wait.
 """
@@ -36,6 +52,8 @@ if TYPE_CHECKING:
 
     Start = tuple[int, ProcessId, int, ProcessId, PipeChannel]  # class, owner, number, node, channel
 
+KEPT_MS = 1000
+CREDIT_MS = 4000
 CHANNELS_KEPT_MAX = 4096
 
 
@@ -43,30 +61,44 @@ class Scheduler:
     """Chooses which waiting requests start, and at which node."""
 
     __slots__ = ("_channels", "_channels_of", "bound", "buckets", "classes", "era", "may_redirect", "pipes", "shares",
-                 "spare", "virtual", "wake_ms")  # fmt: skip
+                 "spare", "virtual", "wake_ms", "weights")  # fmt: skip
 
     def __init__(self) -> None:
         self.classes: list[ClassState] = []
         self.pipes: dict[ProcessId, Pipe] = {}
         self.bound: BoundPolicy
         self.shares: tuple[int, ...] = ()
+        self.weights: tuple[int, ...] = ()  # what starts are charged by
         self.buckets: list[Bucket] = []  # one for each rule of the bound policy
         self.may_redirect = True
-        self.virtual = 0  # virtual time of the last start
+        self.virtual = 0  # the greatest virtual time at which a request started
         self.spare = 0  # the same for classes without a share, which are served evenly
         self.era = 0  # number of resets of the virtual times
         self._channels: dict[tuple[int, int, int, int, int, bool], PipeChannel] = {}  # cached channels
         self._channels_of: BoundPolicy | None = None  # the policy that the cached channels depend on
         self.wake_ms: int | None = None  # when a bucket admits a request that waits only for tokens
 
-    def begins_to_wait(self, number: int) -> None:
+    def begins_to_wait(self, number: int, now_ms: int) -> None:
         """The first request of a class waits; it may be the first of all."""
         chosen = self.classes[number]
-        if all(one is chosen or not one.waiting for one in self.classes):
-            self.forget()
+        if chosen.has_waited_since(now_ms - KEPT_MS):
+            chosen.virtual = max(chosen.virtual, self._virtual_min)
+        elif any(one.has_waited_since(now_ms - KEPT_MS) for one in self.classes):
+            self._join(chosen, now_ms)
         else:
-            chosen.virtual = max(chosen.virtual, self.virtual)
-            chosen.spare_cost = max(chosen.spare_cost, self.spare)
+            self.forget()
+        chosen.spare_cost = max(chosen.spare_cost, self.spare)
+
+    @property
+    def _virtual_min(self) -> int:
+        """The virtual time of a class with the greatest credit."""
+        return self.virtual - sum(pipe.capacity_bps for pipe in self.pipes.values()) * CREDIT_MS // 1000
+
+    def _join(self, chosen: ClassState, now_ms: int) -> None:
+        """A class has no credit: it starts with the class that is furthest behind, and just before it."""
+        since_ms = now_ms - KEPT_MS
+        others = [one.virtual for one in self.classes if one is not chosen and one.has_waited_since(since_ms)]
+        chosen.virtual = max(chosen.virtual, self._virtual_min, min([self.virtual, *others]) - 1)
 
     def forget(self) -> None:
         """Reset all virtual times: no class has credit or debt."""
@@ -74,32 +106,39 @@ class Scheduler:
         for one in self.classes:
             one.virtual, one.spare_cost = self.virtual, self.spare
 
-    def change_shares(self, shares: tuple[int, ...]) -> None:
-        """Set the shares. A class that had none and has one now gets no credit for the time between."""
+    def change_shares(self, shares: tuple[int, ...], now_ms: int) -> None:
+        """Set the shares. A class that waited without a share and has one now gets no credit for the time between."""
         for one, before, now in zip(self.classes, self.shares, shares, strict=False):
-            if now and not before:
-                one.virtual = max(one.virtual, self.virtual)
+            if now and not before and one.waiting:
+                self._join(one, now_ms)
+        self.set_shares(shares)
+
+    def set_shares(self, shares: tuple[int, ...]) -> None:
         self.shares = shares
+        guaranteed = self.bound.guaranteed
+        self.weights = tuple([share and max(share, least) for share, least in zip(shares, guaranteed, strict=True)])
 
     def charge(self, number: int, cost: int) -> tuple[int, int]:
-        """Charge a start to its class. Returns the share and the era of the charge.
+        """Charge a start to its class. Returns the weight and the era of the charge.
 
         Always-available classes come first in any case, and are not charged.
         """
         if self.bound.always[number]:
             return 0, NEVER
-        share = self.shares[number]
-        self._pay(number, cost, share)
-        return share, self.era
+        weight, virtual = self.weights[number], self.classes[number].virtual
+        if weight and virtual > self.virtual:
+            self.virtual = virtual
+        self._pay(number, cost, weight)
+        return weight, self.era
 
     def settle(self, channel: PipeChannel, more: int) -> None:
         """Charge or refund the difference to the real cost."""
         if channel.era == self.era:
-            self._pay(channel.number, more, channel.share_ppm)
+            self._pay(channel.number, more, channel.weight_ppm)
 
-    def _pay(self, number: int, cost: int, share_ppm: int) -> None:
-        if share_ppm > 0:
-            paid = abs(cost) * PPM // share_ppm  # rounded alike both ways, so that a refund equals its charge
+    def _pay(self, number: int, cost: int, weight_ppm: int) -> None:
+        if weight_ppm > 0:
+            paid = abs(cost) * PPM // weight_ppm  # rounded alike both ways, so that a refund equals its charge
             self.classes[number].virtual += paid if cost > 0 else -paid
         else:
             self.classes[number].spare_cost += cost
@@ -124,14 +163,20 @@ class Scheduler:
         roomy = [pid for pid, pipe in self.pipes.items() if pipe.has_room]
         if not roomy:
             return started
+        awaited = self._awaited_virtual(now_ms - KEPT_MS)
         order = [self._key(number, one) for number, one in enumerate(self.classes) if one.waiting]
         heapify(order)
         buckets_of, classes, pipes = self.bound.buckets_of, self.classes, self.pipes
         while order and roomy:
-            number = order[0][2]
+            rank, virtual, number = order[0]
             chosen = classes[number]
+            nodes = roomy
+            if awaited is not None and (rank == 2 or (rank == 1 and virtual > awaited)):
+                nodes = [pid for pid in roomy if pipes[pid].has_free_channel]
+                if not nodes:
+                    break  # the classes after it are in debt, too
             is_open = not buckets_of[number] or self._is_open(number, now_ms)
-            place = self._place(chosen, roomy) if is_open else None
+            place = self._place(chosen, nodes) if is_open else None
             if place is None:
                 heappop(order)
                 continue
@@ -145,6 +190,13 @@ class Scheduler:
             else:
                 heappop(order)
         return started
+
+    def _awaited_virtual(self, since_ms: int) -> int | None:
+        """The least virtual time of the classes that are short of capacity, and whose queue is empty for a moment."""
+        return min(
+            [one.virtual for one in self.classes if one.short_ms > since_ms and not one.waiting],
+            default=None,
+        )
 
     def _key(self, number: int, one: ClassState) -> tuple[int, int, int]:
         """Sort key of a class: the smallest is next."""
@@ -189,22 +241,22 @@ class Scheduler:
         del (self.pipes[owner] if visits else pipe).waiting[number]
         cost = waiter.cost
         chosen.got.now += cost
-        share, era = 0, NEVER
+        weight, era = 0, NEVER
         bound = self.bound
         if not bound.always[class_number]:
-            share, era = self.shares[class_number], self.era
-            if share:
+            weight, era = self.weights[class_number], self.era
+            if weight:
                 virtual = chosen.virtual
                 if virtual > self.virtual:
                     self.virtual = virtual
-                chosen.virtual = virtual + cost * PPM // share  # as in _pay
+                chosen.virtual = virtual + cost * PPM // weight  # as in _pay
             else:
                 if chosen.spare_cost > self.spare:
                     self.spare = chosen.spare_cost
                 chosen.spare_cost += cost
             if bound.buckets_of[class_number]:
                 self.take_tokens(class_number, 1, cost, now_ms)
-        key = class_number, cost, pipe.capacity_bps, share, era, visits
+        key = class_number, cost, pipe.capacity_bps, weight, era, visits
         channel = self._channels.get(key) if self._channels_of is bound else None
         if channel is None:
             channel = self._channel(key)
@@ -216,7 +268,7 @@ class Scheduler:
         if self._channels_of is not self.bound or len(self._channels) >= CHANNELS_KEPT_MAX:
             self._channels_of = self.bound
             self._channels.clear()
-        number, cost, capacity_bps, share, era, visits = key
+        number, cost, capacity_bps, weight, era, visits = key
         rate = whole_channel(self.bound.rate_bps(number, cost), capacity_bps)
-        channel = self._channels[key] = held(number, cost, rate, share, era, visits=visits)
+        channel = self._channels[key] = held(number, cost, rate, weight, era, visits=visits)
         return channel

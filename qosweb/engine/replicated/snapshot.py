@@ -6,10 +6,11 @@ from collections import OrderedDict
 from typing import TYPE_CHECKING
 
 import msgspec
+from msgspec.structs import replace
 
 from cluster.names import ProcessId, View
 from qosweb.engine.replicated.buckets import Bucket
-from qosweb.engine.replicated.classes import ClassState, Totals, Waiter
+from qosweb.engine.replicated.classes import NEVER_MS, ClassState, Totals, Waiter
 from qosweb.engine.replicated.compiled_policy import CompiledPolicy
 from qosweb.engine.replicated.entries import with_format, without_format
 from qosweb.engine.replicated.flows import Flow
@@ -29,6 +30,7 @@ class ClassSnapshot(msgspec.Struct, array_like=True):
     came: Flow
     got: Flow
     totals: Totals
+    short_ms: int = NEVER_MS  # not in format 1
 
 
 class PipeSnapshot(msgspec.Struct, array_like=True):
@@ -74,7 +76,26 @@ def encode(state: EngineSnapshot) -> bytes:
 
 def decode(data: bytes) -> EngineSnapshot:
     """Raises OtherFormat, or msgspec.DecodeError."""
-    return _decode(without_format(data))
+    content, is_earlier = without_format(data)
+    state = _decode(content)
+    return _from_earlier(state) if is_earlier else state
+
+
+def _from_earlier(state: EngineSnapshot) -> EngineSnapshot:
+    """What is taken over of a snapshot in format 1: as much as `entries.decode` takes over of the entries before it."""
+    unknown = -1  # shares are divided when it is loaded
+    return replace(
+        state,
+        classes=[ClassSnapshot(one.name, [], 0, 0, NEVER_MS, Flow(), Flow(), one.totals) for one in state.classes],
+        pipes=[(pid, replace(pipe, channels=[])) for pid, pipe in state.pipes],
+        buckets=[],
+        virtual=0,
+        seq=0,
+        shares_at_ms=unknown,
+        shares=(0,) * len(state.classes),
+        spare=0,
+        era=state.generation,
+    )
 
 
 def save(machine: QosStateMachine) -> EngineSnapshot:
@@ -124,19 +145,25 @@ def load(machine: QosStateMachine, state: EngineSnapshot) -> None:
     machine.bound_ms = state.bound_ms
     scheduler.buckets = [bucket for _, bucket in state.buckets]
     scheduler.may_redirect = policy.may_redirect
-    scheduler.virtual, scheduler.spare, scheduler.shares = state.virtual, state.spare, state.shares
+    scheduler.virtual, scheduler.spare = state.virtual, state.spare
+    scheduler.set_shares(state.shares)
     scheduler.era = state.era
     scheduler.wake_ms = None
+    if state.shares_at_ms < 0:
+        machine.rebind()
 
 
 def _save_class(one: ClassState) -> ClassSnapshot:
     queues = [(owner, list(one.queues[owner].items())) for owner in sorted(one.queues)]
-    return ClassSnapshot(one.name, queues, one.virtual, one.spare_cost, one.backlog_ms, one.came, one.got, one.totals)
+    return ClassSnapshot(
+        one.name, queues, one.virtual, one.spare_cost, one.backlog_ms, one.came, one.got, one.totals, one.short_ms
+    )
 
 
 def _load_class(saved: ClassSnapshot) -> ClassState:
     one = ClassState(saved.name)
     one.virtual, one.spare_cost, one.backlog_ms = saved.virtual, saved.spare_cost, saved.backlog_ms
+    one.short_ms = saved.short_ms
     one.came, one.got, one.totals = saved.came, saved.got, saved.totals
     for owner, waiters in saved.queues:
         one.queues[owner] = OrderedDict(waiters)

@@ -18,7 +18,7 @@ from qosweb.engine.replicated import entries, snapshot
 from qosweb.engine.replicated.buckets import DEPTH_MS, Bucket
 from qosweb.engine.replicated.classes import ClassNumbers, ClassState, Totals, Waiter
 from qosweb.engine.replicated.compiled_policy import CompiledPolicy
-from qosweb.engine.replicated.demand import BACKLOG_MS, demand_ppm
+from qosweb.engine.replicated.demand import demand_ppm
 from qosweb.engine.replicated.effects import (
     Effect,
     EntryRejected,
@@ -34,7 +34,6 @@ from qosweb.engine.replicated.flows import STEP_MS
 from qosweb.engine.replicated.pipes import NEVER, Pipe, held, whole_channel
 from qosweb.engine.replicated.scheduler import Scheduler
 from qosweb.webqos import Environment
-from qosweb.webqos.values import PPM
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -42,7 +41,7 @@ if TYPE_CHECKING:
     from cluster.names import ProcessId, View
     from qosweb.engine.replicated.entries import NodeBatch, NodeRestatement, PolicyText
 
-SHARES_EVERY_MS = 20  # interval of dividing the capacity, unless a class begins to wait
+SHARES_EVERY_MS = 20  # interval of dividing the capacity, unless a class without a share begins to wait
 GENERATIONS_KEPT = 8  # policies whose class numbers may occur in entries in flight
 
 
@@ -64,7 +63,6 @@ class QosStateMachine:
         self.binding_is_due = True  # the environment has changed
         self.bound_ms = 0  # when the policy was last evaluated, and in which environment
         self.environment = Environment()
-        self._promised: tuple[int, ...] | None = None
         self._translations: dict[int, ClassNumbers] = {}  # of class numbers, by generation
         self._translations_to: CompiledPolicy | None = None  # the policy they translate to
         self._bind_all()
@@ -92,11 +90,8 @@ class QosStateMachine:
 
     @property
     def promised(self) -> tuple[int, ...]:
-        """The guaranteed shares: those if all classes demanded everything, except always-available ones."""
-        if self._promised is None:
-            bound = self.scheduler.bound
-            self._promised = bound.shares([0 if always else PPM for always in bound.always])
-        return self._promised
+        """The guaranteed shares."""
+        return self.scheduler.bound.guaranteed
 
     def names_now(self) -> list[str]:
         return [one.name for one in self.classes]
@@ -116,6 +111,7 @@ class QosStateMachine:
                 raise
             self.effect(EntryRejected(position, origin, str(error)))
             return
+        self.binding_is_due |= entries.is_earlier(body)  # as after the load of a snapshot in that format
         self._advance(batch.at_ms)
         if batch.policy is not None:
             self._take_policy(position, origin, batch.policy)
@@ -183,8 +179,8 @@ class QosStateMachine:
             class_number = number_of[class_then]
             chosen = classes[class_number]
             if not chosen.waiting:
-                self.scheduler.begins_to_wait(class_number)
-                if chosen.backlog_ms < time_ms - BACKLOG_MS:
+                self.scheduler.begins_to_wait(class_number, time_ms)
+                if not self.scheduler.shares[class_number]:
                     self.shares_at_ms = -1
             chosen.came.now += cost
             self.seq += 1
@@ -311,14 +307,17 @@ class QosStateMachine:
         self._rebind_if_due()
 
     def _rebind_if_due(self) -> None:
-        if not (self.binding_is_due or self.policy.binds_anew(self.bound_ms, self.time_ms)):
-            return
+        if self.binding_is_due or self.policy.binds_anew(self.bound_ms, self.time_ms):
+            self.rebind()
+
+    def rebind(self) -> None:
+        """Evaluate the policy in the present environment. A full token bucket stays full, whatever its new rate."""
         scheduler = self.scheduler
-        before = {} if not scheduler.buckets else {
-            rule.constraint: bucket for rule, bucket in zip(scheduler.bound.rules, scheduler.buckets, strict=True)
-        }  # fmt: skip
-        for rule, bucket in zip(scheduler.bound.rules, scheduler.buckets, strict=True) if before else ():
+        before: dict[int, Bucket] = {}
+        for rule, bucket in zip(scheduler.bound.rules, scheduler.buckets, strict=True) if scheduler.buckets else ():
             bucket.fill(rule, self.time_ms)
+            if bucket.level < rule.rate_per_s * DEPTH_MS:
+                before[rule.constraint] = bucket
         self.bind_to(self.policy.environment(self.time_ms, list(self.pipes.values()), self.accessed_ms))
         scheduler.buckets = [
             before.get(rule.constraint) or Bucket(rule.rate_per_s * DEPTH_MS, self.time_ms)
@@ -331,7 +330,6 @@ class QosStateMachine:
         self.binding_is_due = False
         self.bound_ms = self.time_ms
         self.environment = environment
-        self._promised = None
         self.scheduler.bound = self.policy.bind(environment)
 
     def _translation(self, generation: int) -> ClassNumbers:
@@ -365,10 +363,13 @@ class QosStateMachine:
         capacity = self.capacity_bps
         bound = self.scheduler.bound
         demand = [
-            demand_ppm(one, capacity, self.time_ms, always=always)
-            for one, always in zip(self.classes, bound.always, strict=True)
+            demand_ppm(one, capacity, always=always) for one, always in zip(self.classes, bound.always, strict=True)
         ]
-        self.scheduler.change_shares(bound.shares(demand))
+        shares = bound.shares(demand)
+        for one, share, asked in zip(self.classes, shares, demand, strict=True):
+            if share < asked:
+                one.short_ms = self.time_ms
+        self.scheduler.change_shares(shares, self.time_ms)
 
     def _schedule(self) -> None:
         now_ms, me, classes = self.time_ms, self.me, self.classes

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 PATIENCE = 1.0  # seconds that a decision may be late, by the node's own clock
 RETRY = 0.005  # interval of retries at a paused node
+SOON = 0.003  # seconds from a redirect to the arrival of a client that follows at once
 MOVES_MAX = 4_000  # retries before clients give up a paused node
 
 
@@ -78,8 +79,9 @@ class NodeTally:
 class Clients:
     """All clients of a run."""
 
-    def __init__(self, world: World, chance: SeededRandom) -> None:
+    def __init__(self, world: World, chance: SeededRandom, *, follow_at_once: bool = False) -> None:
         self.world = world
+        self._follow_at_once = follow_at_once
         self.all: list[SimClient] = []
         self.tallies: dict[Host, NodeTally] = {}
         self.open: set[SimClient] = set()
@@ -230,6 +232,9 @@ class Clients:
         client.ticket = client.host.engine.me, client.request.number
         client.left_ms = decision.left_ms
         client.request = client.host = None  # the redirecting node is done with it
+        if self._follow_at_once:
+            self.world.events.after(SOON, self._visit, client, decision.node.name, MOVES_MAX)
+            return
         if self._chance.hits(0.15):
             self.world.sometimes["sent elsewhere, and never comes"] += 1
             self._end(client, "went away")

@@ -14,6 +14,7 @@ from cluster.sim.narrate import Detail, Narrator
 from qosweb.engine.sim.mutant_catalogue import MUTANTS
 from qosweb.engine.sim.plan import make_plan
 from qosweb.engine.sim.run import play
+from qosweb.engine.sim.sample_load import sample_shares
 from qosweb.engine.sim.steady_load import off, shares_of
 from qosweb.engine.sim.wide_pipes import WIDER, make_wide_plan
 
@@ -44,6 +45,7 @@ def main(arguments: Sequence[str], clock: Callable[[], float], write: Callable[[
     parser.add_argument("--seed", type=_count, metavar="S", help="run only this seed")
     parser.add_argument("--narrate", action="store_true", help="print what happens during the run (needs --seed)")
     parser.add_argument("--steady", action="store_true", help="check shares under overload without faults")
+    parser.add_argument("--sample", action="store_true", help="print shares under overload by the sample site's policy")
     parser.add_argument("--wide", action="store_true", help="nodes with many channels, and flash crowds that fill them")
     parser.add_argument(
         "--mutants", action="store_true", help="run the mutants of the engine, and print which judge caught each"
@@ -57,6 +59,8 @@ def main(arguments: Sequence[str], clock: Callable[[], float], write: Callable[[
         return _hunt(seeds, make, write)
     if options.steady:
         return _steady(seeds, WIDER if options.wide else 1, write)
+    if options.sample:
+        return _sample(seeds, write)
     if options.seed is not None:
         return _one(options, make, write)
     return _explore(seeds, make, clock, write)
@@ -109,6 +113,14 @@ def _steady(seeds: Sequence[int], wider: int, write: Callable[[str], None]) -> i
         told = ", ".join(f"{name} {share:.1f}" for name, share in shares.items())
         write(f"seed {seed}: {told}{'  <-- outside the tolerance' if off(shares) else ''}")
     return 1 if wrong else 0
+
+
+def _sample(seeds: Sequence[int], write: Callable[[str], None]) -> int:
+    for seed in seeds:
+        found = sample_shares(seed)
+        free, used = (" ".join(f"{share:.1f}" for share in shares) for shares in (found.free, found.used))
+        write(f"seed {seed}: free pages {free}, capacity used {used}, gentle load not served {found.unserved:.1f}")
+    return 0
 
 
 def _hunt(seeds: Sequence[int], make: Make, write: Callable[[str], None]) -> int:

@@ -45,16 +45,54 @@ MUTANTS: tuple[Mutant, ...] = (
     # ---- snapshot
     Mutant(
         "snapshot loses virtual time", "qosweb.engine.replicated.snapshot",
-        "    scheduler.virtual, scheduler.spare, scheduler.shares = state.virtual, state.spare, state.shares",
-        "    scheduler.virtual, scheduler.spare, scheduler.shares = 0, 0, state.shares",
+        "    scheduler.virtual, scheduler.spare = state.virtual, state.spare",
+        "    scheduler.virtual, scheduler.spare = 0, 0",
         "a restored replica orders the classes differently",
     ),
+    # ---- demand
+    Mutant(
+        "waiting classes demand everything", "qosweb.engine.replicated.demand",
+        "    asks_bps = came_bps + one.waiting_cost * 1000 // HORIZON_MS",
+        "    asks_bps = capacity_bps if one.waiting else came_bps",
+        "classes hold shares that they do not use",
+    ),
     # ---- scheduler
+    Mutant(
+        "virtual time is forgotten at once", "qosweb.engine.replicated.scheduler",
+        "            chosen.virtual = max(chosen.virtual, self._virtual_min)",
+        "            chosen.virtual = max(chosen.virtual, self.virtual)",
+        "a class does not make up for the gaps in its queue",
+    ),
+    Mutant(
+        "credit is unbounded", "qosweb.engine.replicated.scheduler",
+        "            chosen.virtual = max(chosen.virtual, self._virtual_min)",
+        "            pass",
+        "a class that makes up for gaps holds the others back for as long as it takes",
+    ),
+    Mutant(
+        "weights are shares", "qosweb.engine.replicated.scheduler",
+        "[share and max(share, least) for",
+        "[share for",
+        "a class that demands little waits as long as at a server as small as its demand",
+    ),
+    Mutant(
+        "grants run ahead in gaps", "qosweb.engine.replicated.scheduler",
+        "        awaited = self._awaited_virtual(now_ms - KEPT_MS)",
+        "        awaited = None",
+        "in a momentary gap of its queue a class loses the channels that become free later",
+    ),
     Mutant(
         "redirect takes the owner's channel", "qosweb.engine.replicated.scheduler",
         "        pipe.take(owner, number, channel)",
         "        self.pipes[owner].take(owner, number, channel)",
         "a redirected request holds a channel of the node that it came from",
+    ),
+    # ---- wait estimate
+    Mutant(
+        "waits are estimated by weights", "qosweb.engine.local.wait_estimate",
+        "        rate_bps = max(machine.capacity_bps * weight // PPM, chosen.got.per_s)",
+        "        rate_bps = machine.capacity_bps * weight // PPM",
+        "a class that gets more than its share is denied requests that it could serve",
     ),
     # ---- local queue
     Mutant(

@@ -47,7 +47,11 @@ class PolicyChange(msgspec.Struct, frozen=True):
 
 
 class EnginePlan(msgspec.Struct, frozen=True):
-    """Everything that happens in a run. `lag`: seconds by which news of primary views reaches the engine late."""
+    """Everything that happens in a run.
+
+    `lag`: seconds by which news of primary views reaches the engine late. `follows_at_once`: redirected clients arrive
+    soon, and all of them.
+    """
 
     group: GroupPlan
     policy: int
@@ -56,6 +60,7 @@ class EnginePlan(msgspec.Struct, frozen=True):
     arrivals: tuple[Arrival, ...]
     reports: tuple[CapacityChange, ...]
     changes: tuple[PolicyChange, ...]
+    follows_at_once: bool = False
 
     @property
     def seed(self) -> int:

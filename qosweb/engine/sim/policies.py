@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from qosweb.engine.replicated.compiled_policy import CompiledPolicy
@@ -51,10 +52,17 @@ set channel = 16KB in 160ms
 
 SHARES: Mapping[str, int] = {"/a": 10, "/b": 15, "/c": 20, "/d": 25, "/e": 30}  # percent, of the policy FIVE
 FIVE = len(POLICIES)
+SAMPLE = FIVE + 1  # the sample site's, by day at any hour
+SAMPLE_FILE = Path(__file__).parents[2] / "sample_site.webqos"
 ALL: Sequence[str] = (
     *POLICIES,
     "set lifetime = 1s\nset channel = 16KB in 160ms\n"
     + "".join(f"<{name}>.server_resource = {share}%\n" for name, share in SHARES.items()),
+    "".join(
+        line.removeprefix("not night => ")
+        for line in SAMPLE_FILE.read_text().splitlines(keepends=True)
+        if not line.startswith(("let night", "night =>"))
+    ),
 )
 
 

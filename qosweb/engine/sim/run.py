@@ -47,7 +47,7 @@ class EngineWorld:
             listener=listener, coded=group.coded,
         )  # fmt: skip
         self.world.events.handled_max = EVENTS_MAX
-        self.clients = Clients(self.world, self.world.chance.fork("clients"))
+        self.clients = Clients(self.world, self.world.chance.fork("clients"), follow_at_once=plan.follows_at_once)
         self.capacities = dict(plan.capacities)
 
     def _make(

@@ -5,7 +5,6 @@ import json
 import re
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 TEXT_LOGGED_MAX = 512  # characters of a header field or query
@@ -25,8 +24,7 @@ class RequestDetails(NamedTuple):
 NO_DETAILS = RequestDetails()
 
 
-@dataclass(frozen=True, slots=True)
-class LogEntry:
+class LogEntry(NamedTuple):
     """The logged facts of one request. Times are in seconds; ``at_s`` counts from 1970."""
 
     at_s: float
@@ -44,8 +42,11 @@ class LogEntry:
     version: str = "1.1"
     reason: str = ""  # of a denial
     details: RequestDetails = NO_DETAILS
+    first_byte_s: float | None = None  # from the start of service until another server began to respond
+    request_id: str = ""  # that a trusted proxy gave the request
 
 
+@functools.lru_cache(maxsize=4096)
 def quoted(text: str) -> str:
     """``text`` as a JSON string. Bytes that were not UTF-8 on the wire appear as U+FFFD."""
     return json.dumps(text.encode("utf-8", "surrogateescape").decode("utf-8", "replace"))
@@ -108,6 +109,10 @@ class JsonLines:
     def line(self, entry: LogEntry) -> str:
         total_ms = (entry.queue_s + entry.service_s) * 1e3
         reason = f',"reason":{quoted(entry.reason)}' if entry.reason else ""
+        if entry.first_byte_s is not None:
+            reason += f',"first_byte_ms":{entry.first_byte_s * 1e3:.3f}'
+        if entry.request_id:
+            reason += f',"request_id":{quoted(entry.request_id)}'
         extra = self.extra_part(entry.details) if self._fields else ""
         return (
             f'{{"ts":{entry.at_s:.3f},"rid":"{entry.rid}",{self.client_part(entry.client)},'

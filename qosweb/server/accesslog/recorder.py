@@ -170,6 +170,8 @@ class AccessRecorder:
             version=f"{message.version.major}.{message.version.minor}",
             reason=exchange.reason if decision in ("denied", "expired") else "",
             details=_details(message, exchange.upstream_s),
+            first_byte_s=None if exchange.first_byte_at is None else exchange.first_byte_at - exchange.started,
+            request_id=exchange.request_id,
         )
         self._write(entry, account)
 

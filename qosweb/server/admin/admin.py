@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from aiohttp import web
 
 from qosweb.errors import UsageError
+from qosweb.server.admin.block_routes import routes_of
 from qosweb.server.admin.browser_guard import BrowserGuard
 from qosweb.server.admin.dashboard import dashboard
 from qosweb.server.admin.metrics import exposition, registry_of
@@ -41,6 +42,9 @@ qosweb admin port
   GET  /queue             waiting requests by class
   GET  /policy            specification in force
   PUT  /policy            change the specification on all nodes
+  GET  /blocks            blocked clients and networks
+  PUT  /blocks            block a client or network at all nodes
+  DELETE /blocks          unblock it
   POST /drain             drain and stop, like SIGTERM
 """
 
@@ -68,6 +72,7 @@ class Admin:
                 web.get("/policy", self._policy),
                 web.put("/policy", self._put_policy),
                 web.post("/drain", self._drain),
+                *routes_of(node.blocking),
             ]
         )
         self._runner = web.AppRunner(
@@ -107,11 +112,14 @@ class Admin:
         return web.Response(text="ok\n")
 
     async def _readyz(self, request: web.Request) -> web.Response:
+        root = self._node.store.root
         checks = {
             "serving": "draining" if self._node.draining else "",
             "cluster": missing_of(self._node),
-            "root": "" if self._node.store.root.is_there() else f"{self._node.settings.root} is not there",
+            "root": "" if root is None or root.is_there() else f"{self._node.settings.root} is not there",
         }
+        if self._node.upstreams.servers:
+            checks["upstream"] = self._node.upstreams.missing
         missing = [f"{name}: {why}" for name, why in checks.items() if why]
         if "verbose" in request.query:
             text = "".join(f"[{'-' if why else '+'}] {name} {why or 'ok'}\n" for name, why in checks.items())

@@ -31,9 +31,11 @@ class NodeCollector(Collector):
     def collect(self) -> Iterator[Metric]:
         yield from self._answers()
         yield from self._connections()
+        yield from self._blocks()
         yield from self._pages()
         yield from self._log()
         yield from self._pipe()
+        yield from self._upstreams()
         info = GaugeMetricFamily("qosweb_build_info", "The running version.", labels=["version", "node"])
         info.add_metric([VERSION, self._node.name], 1)
         yield info
@@ -76,6 +78,10 @@ class NodeCollector(Collector):
         yield ended
         yield GaugeMetricFamily("qosweb_open_files", "Files being sent from disk.", self._node.open_files.now)
 
+    def _blocks(self) -> Iterator[Metric]:
+        blocks = self._node.blocking.blocks
+        yield GaugeMetricFamily("qosweb_block_list_entries", "Clients and networks on the block list.", len(blocks))
+
     def _pages(self) -> Iterator[Metric]:
         store = self._node.store
         yield GaugeMetricFamily("qosweb_cache_bytes", "Memory used by cached pages.", store.memory)
@@ -83,6 +89,31 @@ class NodeCollector(Collector):
         yield CounterMetricFamily("qosweb_cache_misses", "Pages that were read from disk.", store.reads)
         yield CounterMetricFamily("qosweb_cache_evictions", "Pages dropped for lack of memory.", store.evictions)
         yield CounterMetricFamily("qosweb_disk_errors", "Reads that failed.", store.disk_errors)
+
+    def _upstreams(self) -> Iterator[Metric]:
+        servers = self._node.upstreams.servers
+        if not servers:
+            return
+        up = GaugeMetricFamily("qosweb_upstream_up", "Whether the upstream server is in.", labels=["server"])
+        busy = GaugeMetricFamily("qosweb_upstream_in_service", "Requests at the server.", labels=["server"])
+        open_now = GaugeMetricFamily("qosweb_upstream_connections", "Connections to the server.", labels=["server"])
+        sent = CounterMetricFamily("qosweb_upstream_requests", "Requests sent to the server.", labels=["server"])
+        failed = CounterMetricFamily(
+            "qosweb_upstream_failures", "Requests without a response, or with status 5xx.", labels=["server"]
+        )
+        ejected = CounterMetricFamily("qosweb_upstream_ejections", "Times that the server was out.", labels=["server"])
+        for one in servers:
+            up.add_metric([one.name], one.health.is_in)
+            busy.add_metric([one.name], one.in_service)
+            open_now.add_metric([one.name], one.connections)
+            sent.add_metric([one.name], one.requests)
+            failed.add_metric([one.name], one.failures)
+            ejected.add_metric([one.name], one.health.ejections)
+        yield from (up, busy, open_now, sent, failed, ejected)
+        yield GaugeMetricFamily("qosweb_streams", "Long streams.", self._node.upstreams.streams.now)
+        budget = self._node.upstreams.budget
+        yield CounterMetricFamily("qosweb_upstream_retries", "Requests sent to a second server.", budget.retries)
+        yield CounterMetricFamily("qosweb_upstream_retries_refused", "Retries beyond the budget.", budget.refused)
 
     def _pipe(self) -> Iterator[Metric]:
         meter = self._node.admission.meter

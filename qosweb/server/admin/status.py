@@ -7,6 +7,7 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from qosweb.engine.replicated.compiled_policy import median_wall_ms
+from qosweb.server.admin.block_routes import listed
 from qosweb.version import VERSION
 from qosweb.webqos.values import PPM
 
@@ -17,8 +18,10 @@ if TYPE_CHECKING:
     from qosweb.engine.replicated.pipes import Pipe
     from qosweb.server.cluster.membership import ClusterMembership
     from qosweb.server.process.node import Node
+    from qosweb.server.proxy.server import UpstreamServer
 
 QUEUE_SHOWN_MAX = 1_000
+BLOCKS_SHOWN_MAX = 20
 DIGEST_WAITING_MAX = 1_000
 
 
@@ -30,7 +33,8 @@ def status_of(node: Node) -> dict[str, object]:
         "version": VERSION,
         "since": node.started_at,
         "draining": node.draining,
-        "root": str(node.store.root.path),
+        "root": None if node.store.root is None else str(node.store.root.path),
+        "upstreams": {one.name: _upstream(one) for one in node.upstreams.servers},
         "connections": {"open": len(node.connections), **dataclasses.asdict(node.connections.counts)},
         "cache": {
             "pages": len(node.store.resources),
@@ -46,7 +50,24 @@ def status_of(node: Node) -> dict[str, object]:
             "file": str(node.settings.spec or ""),
             "in_force": [] if engine is None else _in_force(engine),
         },
+        "blocks": listed(node.blocking, BLOCKS_SHOWN_MAX),
         "classes": {account.name: _class(account, node, got_bps) for account in accounts.accounts},
+    }
+
+
+def _upstream(server: UpstreamServer) -> dict[str, object]:
+    return {
+        "url": server.settings.url,
+        "scope": server.settings.scope,
+        "weight": server.settings.weight,
+        "health": server.health.state.value,
+        "reason": server.health.reason,
+        "ejections": server.health.ejections,
+        "in_service": server.in_service,
+        "waiting": server.waiting,
+        "connections": server.connections,
+        "requests": server.requests,
+        "failures": server.failures,
     }
 
 
@@ -112,6 +133,11 @@ def _group(membership: ClusterMembership, engine: Engine | None) -> dict[str, ob
     """The digest covers the replicated state: equal on all nodes at the same position of the order."""
     waiting = 0 if engine is None else sum(one.waiting for one in engine.replicated.classes)
     return {
+        "cluster_id": membership.group.options.cluster,
+        "recoveries": [
+            {"at": one.at, "without": [process.name for process in one.given_up], "cluster_id": one.new_cluster_id}
+            for one in membership.replica.recoveries
+        ],
         "addresses": list(membership.group.addresses),
         "position": membership.replica.position,
         "digest": membership.replica.digest() if waiting <= DIGEST_WAITING_MAX else None,  # a long queue takes long
@@ -139,6 +165,7 @@ def _node(pipe: Pipe, wall_ms: int) -> dict[str, object]:
 def _class(account: ClassAccount, node: Node, got_bps: list[int]) -> dict[str, object]:
     found: dict[str, object] = {
         "in_service": account.in_service,
+        "streams": account.streams,
         **{key: count for key, count in account.by_decision().items() if key in ("served", "denied", "failed")},
         "expired": account.decisions["expired"],
         "redirected": account.decisions["redirected"],

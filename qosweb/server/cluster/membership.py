@@ -29,7 +29,7 @@ from cluster import (
     StoreError,
     read_key_file,
 )
-from cluster.runtime.disk.database_file import FILE
+from cluster.runtime.disk.database_file import FILE, read_identity
 from qosweb.engine.replicated.compiled_policy import OtherLanguage
 from qosweb.engine.replicated.entries import FORMAT, OtherFormat
 from qosweb.errors import UsageError
@@ -39,8 +39,9 @@ from qosweb.webqos.model.model import LANGUAGE
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
-    from cluster import Delivered, Group, ProcessId, View
+    from cluster import Delivered, Group, InterimService, ProcessId, View
     from qosweb.admission.engine_driver import EngineDriver
     from qosweb.engine.replicated.entries import NodeBatch
     from qosweb.settings import ServeSettings
@@ -149,14 +150,22 @@ class ClusterMembership:
 
     @classmethod
     async def begin(
-        cls, settings: ServeSettings, name: str, driver: EngineDriver, primary_changed: Callable[[View | None], None]
+        cls,
+        settings: ServeSettings,
+        name: str,
+        driver: EngineDriver,
+        primary_changed: Callable[[View | None], None],
+        interim: InterimService | None = None,
     ) -> ClusterMembership:
-        """Found or join the cluster that ``settings`` describe. Raises UsageError if that is impossible."""
+        """Found or join the cluster that ``settings`` describe. Raises UsageError if that is impossible.
+
+        ``interim``: the service that shares what every side of a partition may change.
+        """
         try:
             options = _options(settings, name)
             has_disk = options.data is not None and (options.data / FILE).exists()
             begin = Replica.found if settings.bootstrap and not has_disk else Replica.join
-            replica = await begin(options, EngineStateMachine(driver))
+            replica = await begin(options, EngineStateMachine(driver), interim=interim)
         except (AlreadyFounded, BadKey, MemberStops, StoreError, ValueError) as error:
             raise UsageError(str(error)) from None
         except OSError as error:
@@ -227,17 +236,23 @@ class ClusterMembership:
 def _options(settings: ServeSettings, name: str) -> Options:
     assert settings.key_file is not None
     listen = settings.group or (_towards(settings.join[0]) if settings.join else GROUP)
+    data = None if settings.data_dir is None else settings.data_dir / MEMBER_FILE
     return Options(
         name=name,
         key=read_key_file(settings.key_file),
         listen=(str(listen),),
-        cluster=CLUSTER,
+        cluster=settings.cluster_id or _cluster_on_disk(data) or CLUSTER,
         contacts=tuple(map(str, settings.join)),
-        data=None if settings.data_dir is None else settings.data_dir / MEMBER_FILE,
+        data=data,
         order_log=settings.order_log,
         dialect=Dialect(FORMAT, LANGUAGE),
         bounds=Bounds(entry_len_max=ENTRY_LEN_MAX, outstanding_bytes_max=2 * ENTRY_LEN_MAX),
     )
+
+
+def _cluster_on_disk(data: Path | None) -> str:
+    """The cluster id that the disk has; a recovery changes it. Empty if there is no disk."""
+    return read_identity(data).cluster_id if data is not None and (data / FILE).exists() else ""
 
 
 def _towards(contact: Address) -> Address:

@@ -78,12 +78,12 @@ class Closing(asyncio.Protocol):
             self._reading_paused = False
             self._transport.resume_reading()
 
-    def _pause_reading(self) -> None:
+    def pause_reading(self) -> None:
         if self._transport is not None and not self._reading_paused:
             self._reading_paused = True
             self._transport.pause_reading()
 
-    def _resume_reading(self) -> None:
+    def resume_reading(self) -> None:
         if self._transport is not None and self._reading_paused:
             self._reading_paused = False
             self._transport.resume_reading()

@@ -15,8 +15,8 @@ The state of a connection follows from its attributes. The first that is set cou
     _closing                   the connection closes when all written bytes are sent
     _sender                    a response is sent from disk, or at the rate of its channel
     _write_paused              the client reads its responses too slowly
-    _relay                     another server responds; ``_request_body`` is the body on its way there
-    _exchange                  a request waits for the disk or for its turn
+    _relay                     another server responds
+    _exchange                  a request waits for its body, for the disk or for its turn
     _in_head                   a head has arrived in part
     none of them               idle; ``_blocked`` is true in all states but the last two
 """
@@ -32,8 +32,9 @@ from qosweb.server.connection.fast_path import PlainHead, read_plain
 from qosweb.server.connection.head_parser import HeadParser, RejectedHead
 from qosweb.server.connection.sending import RETRY, WRITE_BUFFER_HIGH, WRITE_BUFFER_LOW
 from qosweb.server.connection.timeouts import Timeouts
-from qosweb.server.pipeline import proceed
+from qosweb.server.pipeline import ADMISSION, BLOCK_CHECK, proceed
 from qosweb.server.proxy.forward import ForwardTarget
+from qosweb.server.proxy.forward_head import exchange_of
 from qosweb.server.proxy.request_body import CONTINUE
 from qosweb.server.request.answers import explain
 from qosweb.server.request.exchange import Exchange, Waiting
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
 
 UNREAD_MAX = 64 << 10  # bytes held back while blocked; above it reading is paused
 
+_NO_HEADS: dict[bytes, PlainHead] = {}  # of clients that are perhaps blocked: the pipeline decides
 _REFUSALS = {
     ConnectionDecision.TOO_MANY_FROM_CLIENT: explain(429, "Too many connections from your address.", RETRY),
     ConnectionDecision.FULL: explain(503, "The server has too many connections.", RETRY),
@@ -57,7 +59,7 @@ _REFUSALS = {
 class HttpConnection(Timeouts):
     """Reads requests; `Timeouts`, `Forwarding`, `Sending` and `Closing` are its other parts."""
 
-    __slots__ = ("_consuming", "_eof", "_known_heads", "_opening", "_resources")
+    __slots__ = ("_consuming", "_eof", "_forward_heads", "_known_heads", "_opening", "_resources")
 
     def __init__(self, context: ConnectionContext, opening: Opening | None = None) -> None:
         """``opening``: the connection until now, if the node's `Listener` has accepted it."""
@@ -65,6 +67,7 @@ class HttpConnection(Timeouts):
         self._opening = opening
         self._resources = context.site.store.resources
         self._known_heads = context.plain_heads.known
+        self._forward_heads = context.forward_heads.known
         self._consuming = False
         self._eof = False
 
@@ -83,6 +86,7 @@ class HttpConnection(Timeouts):
             self.proxy = self.client
         self.active_at = self._clock.read()
         transport.set_write_buffer_limits(high=WRITE_BUFFER_HIGH, low=WRITE_BUFFER_LOW)
+        self.renew_blocked()
         if opening is None:
             decision = connections.enter(self, is_exempt=is_proxy)
         else:
@@ -109,14 +113,18 @@ class HttpConnection(Timeouts):
             self._record(exchange, "failed", 499, 0)
         if self._relay is not None:
             self._relay.cancel()
-            self._on_relay_end(None)
+            self.on_relay_end(None)
         if self._sender is not None:
             self._sender.close()
             self._on_sent(complete=False)
 
     def eof_received(self) -> bool | None:
         self._eof = True
-        if self._exchange is not None and (self._exchange.wait is not None or self._exchange.waits_for_ignored_body):
+        exchange = self._exchange
+        if exchange is not None and exchange.waits_for_body and exchange.request_body is not None:
+            exchange.request_body.refuse(400, "The body is malformed: it ended too early.")
+            self._context.loop.call_soon(self._resume, exchange)
+        elif exchange is not None and (exchange.wait is not None or exchange.waits_for_body):
             # a client that closes its side while its request is queued leaves the queue; a body cut short never ends
             return None
         busy = self._exchange is not None or self._sender is not None or bool(self._unread)
@@ -130,13 +138,15 @@ class HttpConnection(Timeouts):
     def pause_writing(self) -> None:
         self._write_paused = True
         self._blocked = True
+        if self._relay is not None:
+            self._relay.client_paused()
         if self._sender is None:
             self._mark_at = 0.0
 
     def resume_writing(self) -> None:
         self._write_paused = False
         if self._relay is not None:
-            self._relay.resumed()
+            self._relay.client_resumed()
         elif self._sender is None:
             self._unblock()
         elif self._sender.has_started:
@@ -189,6 +199,11 @@ class HttpConnection(Timeouts):
             known = self._known_heads.get(piece)  # for pipelined heads; data_received has looked up single ones
             if known is not None and self._answer_plain(known, now):
                 return
+            forward = self._forward_heads.get(piece)
+            if forward is not None:
+                stage = BLOCK_CHECK if self._context.site.blocks else ADMISSION
+                self._run(exchange_of(forward, self.client, self.proxy, now, stage, self._resume))
+                return
         head = reader.read(piece, now)
         self._in_head = head is None
         if head is None:
@@ -197,13 +212,17 @@ class HttpConnection(Timeouts):
             self._on_new_client(head.message, piece if head.is_single_piece else b"")
         if (
             not head.has_body
+            and self._known_heads is not _NO_HEADS
             and (plain := read_plain(head.message, self._context.recorder, self._context.site.admission)) is not None
         ):
             if head.is_single_piece:
                 self._context.plain_heads.remember(piece, plain)
             if self._answer_plain(plain, now):
                 return
-        self._run(Exchange(head.message, head.has_body, self.client, now, now, self._resume, self.proxy))
+        exchange = Exchange(head.message, head.has_body, self.client, now, now, self._resume, self.proxy)
+        if head.is_single_piece and not head.has_body:
+            exchange.head_bytes = piece
+        self._run(exchange)
 
     def _answer_plain(self, plain: PlainHead, now: float) -> bool:
         """The fast path. False, without effect, if the page is not in memory, not fresh, or may not start now."""
@@ -234,8 +253,10 @@ class HttpConnection(Timeouts):
         if isinstance(step, Waiting):
             self._exchange = exchange
             self._blocked = True
-            if exchange.waits_for_ignored_body and exchange.expects_continue and self._transport is not None:
+            if exchange.waits_for_body and exchange.expects_continue and self._transport is not None:
                 self._transport.write(CONTINUE)
+                if exchange.request_body is not None:
+                    exchange.request_body.is_continued = True
         elif isinstance(step, ForwardTarget):
             self._forward(exchange, step)
         else:
@@ -260,19 +281,22 @@ class HttpConnection(Timeouts):
             if self._lingered > LINGER_BYTES_MAX:
                 self.abort()
             return
-        if self._request_body is not None and not self._request_body.is_complete:
-            data = self._request_body.feed(data, self._clock.read())
-        elif self._exchange is not None and self._exchange.waits_for_ignored_body:
-            data = self._feed_ignored_body(self._exchange, data)
+        if self._relay is not None:
+            data = self._relay.feed(data)
+        elif self._exchange is not None and self._exchange.waits_for_body:
+            data = self._feed_body(self._exchange, data)
         self._unread += data
         if len(self._unread) >= UNREAD_MAX:
-            self._pause_reading()
+            self.pause_reading()
 
-    def _feed_ignored_body(self, exchange: Exchange, data: bytes) -> bytes:
+    def _feed_body(self, exchange: Exchange, data: bytes) -> bytes:
         """Returns what follows the body."""
-        assert exchange.ignored_body is not None
-        rest = exchange.ignored_body.feed(data)
-        if exchange.ignored_body.is_over:
+        if exchange.request_body is not None:
+            rest = exchange.request_body.feed(data, self._clock.read())
+        else:
+            assert exchange.ignored_body is not None
+            rest = exchange.ignored_body.feed(data)
+        if not exchange.waits_for_body:
             self._reader = None  # its parser expects a body
             self._context.loop.call_soon(self._resume, exchange)  # not now: _consume may be running
         return rest
@@ -312,6 +336,12 @@ class HttpConnection(Timeouts):
         """Renew the log part: its view or policy has changed."""
         if self._log_part:
             self._log_part = self._context.recorder.client_part(self.client)
+
+    def renew_blocked(self) -> None:
+        """The block list has changed: a client on it does not get the fast path, which does not look at the list."""
+        context = self._context
+        is_affected = bool(context.site.blocks) and context.site.blocks.affects(self.client)
+        self._known_heads = _NO_HEADS if is_affected else context.plain_heads.known
 
     def _on_new_client(self, message: RawRequestMessage, piece: bytes) -> None:  # noqa: ARG002
         """The client is known: of the first request, or of the next one from a proxy. ``piece``: its complete head."""

@@ -38,6 +38,7 @@ class TrackedConnection(Protocol):
     def close_if_idle(self) -> None: ...
     def abort(self) -> None: ...
     def renew_log_part(self) -> None: ...
+    def renew_blocked(self) -> None: ...
 
 
 @dataclass(slots=True)
@@ -152,6 +153,10 @@ class Connections:
     def renew_log_parts(self) -> None:
         for connection in self._all:
             connection.renew_log_part()
+
+    def renew_blocked(self) -> None:
+        for connection in self._all:
+            connection.renew_blocked()
 
     def drain(self) -> None:
         """Close idle connections now, and the others after their current request."""

@@ -12,12 +12,14 @@ if TYPE_CHECKING:
     from aiohttp.base_protocol import BaseProtocol
 
     from qosweb.http.forwarded import TrustedNetworks
+    from qosweb.http.known_heads import KnownHeads
     from qosweb.server.accesslog.recorder import AccessRecorder
     from qosweb.server.connection.client_share import SharedPlaces
     from qosweb.server.connection.connections import Connections
     from qosweb.server.connection.fast_path import PlainHeads
     from qosweb.server.connection.head_parser import HeadLimits
     from qosweb.server.files.pacing import SendPacer
+    from qosweb.server.proxy.forward_head import ForwardHead
     from qosweb.server.proxy.upstream import Upstreams
     from qosweb.server.request.error_pages import ErrorPages
     from qosweb.server.request.stages import Site
@@ -42,6 +44,7 @@ class ConnectionContext:
     limits: ConnectionLimits
     open_files: SharedPlaces  # responses being sent from disk
     plain_heads: PlainHeads
+    forward_heads: KnownHeads[ForwardHead]
     body_flow: BaseProtocol  # the parser requires it for flow control of bodies, but never gets a body
     pacer: SendPacer
     upstreams: Upstreams

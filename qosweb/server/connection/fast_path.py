@@ -1,4 +1,4 @@
-"""Fast path: recognises plain GETs, which skip the pipeline, and caches parsed request heads by their bytes.
+"""Fast path: recognises plain GETs, which skip the pipeline. `KnownHeads` keeps them by the bytes of their heads.
 
 A plain request is a GET that needs no stage once its page is in memory: no condition, range, body or ticket. Most
 requests of a busy site are plain, and clients repeat the same heads. So the meaning of a head is cached by its bytes,
@@ -15,6 +15,7 @@ from aiohttp.http import HttpVersion11
 
 from qosweb.engine.local.tickets import PARAMETER
 from qosweb.http.hosts import parse_host
+from qosweb.http.known_heads import HEADS_MAX, KnownHeads
 from qosweb.http.targets import BadTarget, parse_target
 
 if TYPE_CHECKING:
@@ -22,10 +23,6 @@ if TYPE_CHECKING:
 
     from qosweb.admission import AdmissionControl, ClassAccount
     from qosweb.server.accesslog.recorder import AccessRecorder
-
-HEADS_MAX = 4096
-HEAD_LEN_MAX = 1024
-SEEN_ONCE_MAX = 16_384
 
 
 class PlainHead(NamedTuple):
@@ -96,27 +93,14 @@ def read_plain(message: RawRequestMessage, recorder: AccessRecorder, admission: 
     return PlainHead(path, host_part, None if encodings is None else ", ".join(encodings), account)
 
 
-class PlainHeads:
-    """Cache of heads that came at least twice, by their bytes. The connection reads ``known`` directly."""
+class PlainHeads(KnownHeads[PlainHead]):
+    """Plain heads that came at least twice. The connection reads ``known`` directly."""
 
-    __slots__ = ("_seen_once", "clients", "known")
+    __slots__ = ("clients",)
 
     def __init__(self) -> None:
-        self.known: dict[bytes, PlainHead] = {}
+        super().__init__()
         self.clients: dict[bytes, str] = {}  # of known heads that trusted proxies sent
-        self._seen_once: set[int] = set()  # hashes only: a head that never comes again costs little memory
-
-    def remember(self, head: bytes, meaning: PlainHead) -> None:
-        if len(head) > HEAD_LEN_MAX:
-            return
-        if (mark := hash(head)) not in self._seen_once:
-            if len(self._seen_once) >= SEEN_ONCE_MAX:
-                self._seen_once.clear()
-            self._seen_once.add(mark)
-            return
-        if len(self.known) >= HEADS_MAX:
-            self.known.clear()
-        self.known[head] = meaning
 
     def remember_client(self, head: bytes, client: str) -> None:
         """Remember the client that a trusted proxy names in ``head``, if the head is known."""
@@ -124,8 +108,3 @@ class PlainHeads:
             if len(self.clients) >= HEADS_MAX:
                 self.clients.clear()
             self.clients[head] = client
-
-    def forget(self) -> None:
-        """Clear the cache: the meaning of heads has changed."""
-        self.known.clear()
-        self._seen_once.clear()

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from qosweb.server.connection.sending import Sending
 from qosweb.server.proxy.forward import ForwardTarget, Relay
-from qosweb.server.proxy.request_body import RequestBody
+from qosweb.server.proxy.forward_head import read_forward_head
 
 if TYPE_CHECKING:
     from qosweb.server.connection.context import ConnectionContext
@@ -21,46 +21,48 @@ if TYPE_CHECKING:
 class Forwarding(Sending):
     """The part of `HttpConnection` that lets another server respond to a request."""
 
-    __slots__ = ("_reader", "_relay", "_relayed_exchange", "_request_body", "_write_paused")
+    __slots__ = ("_reader", "_relay", "_relayed_exchange", "_write_paused")
 
     def __init__(self, context: ConnectionContext) -> None:
         super().__init__(context)
         self._reader: HeadParser | None = None
         self._relay: Relay | None = None
         self._relayed_exchange: Exchange | None = None
-        self._request_body: RequestBody | None = None
         self._write_paused = False
 
     def _hold(self, data: bytes) -> None:
         """Hold data back while blocked, pass it on as a request body, or discard it while closing."""
         raise NotImplementedError
 
+    @property
+    def is_write_paused(self) -> bool:
+        return self._write_paused
+
     def _forward(self, exchange: Exchange, place: ForwardTarget) -> None:
         assert self._transport is not None
         self._blocked = True
         self._mark_at = 0.0
         exchange.was_delayed = True  # its service time does not measure this node
-        if exchange.has_body:
-            self._request_body = RequestBody(
-                exchange.message, self._clock.read(), self._pause_reading, self._resume_reading
-            )
-            if self._unread:  # bytes of the body that arrived while the request was queued
-                held = bytes(self._unread)
-                self._unread.clear()
-                self._resume_reading()
-                self._hold(held)
         self._relayed_exchange = exchange
-        self._relay = Relay(
-            self._context,
-            exchange,
-            place,
-            self._transport,
-            self._request_body,
-            lambda: self._write_paused,
-            self._on_relay_end,
-        )
+        self._relay = relay = Relay(self._context, exchange, place, self._transport, self)
+        relay.start()
+        if exchange.head_bytes is not None and place.route is not None:
+            self._remember(exchange, exchange.head_bytes)
+        if self._relay is relay and exchange.has_unread_body and self._unread:
+            held = bytes(self._unread)  # bytes of the body that arrived while the request was queued
+            self._unread.clear()
+            self.resume_reading()
+            self._hold(held)
 
-    def _on_relay_end(self, answer: Answer | None) -> None:
+    def _remember(self, exchange: Exchange, head: bytes) -> None:
+        """Keep the meaning of a head that comes again."""
+        heads = self._context.forward_heads
+        if heads.comes_again(head):
+            meaning = read_forward_head(exchange, self._context.site.admission)
+            if meaning is not None:
+                heads.keep(head, meaning)
+
+    def on_relay_end(self, answer: Answer | None) -> None:
         """The relay has ended, or is cancelled. ``answer``: the response to send in its place.
 
         Another node logs the requests that it responds to under their request id, also if the client leaves. If that
@@ -70,7 +72,7 @@ class Forwarding(Sending):
         relay, exchange = self._relay, self._relayed_exchange
         if relay is None or exchange is None:
             return
-        self._relay = self._request_body = self._relayed_exchange = None
+        self._relay = self._relayed_exchange = None
         if exchange.has_body:
             self._reader = None  # the old parser expects a body
         self.active_at = self._clock.read()

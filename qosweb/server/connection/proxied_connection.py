@@ -35,6 +35,7 @@ class ProxiedConnection(HttpConnection):
                 self.client, self._log_part = self.proxy, ""  # until the head is parsed
             elif client != self.client or not self._log_part:
                 self.client = client
+                self.renew_blocked()
                 self._log_part = self._context.recorder.client_part(client)
         super()._consume_head(reader, piece, now)
 
@@ -44,5 +45,6 @@ class ProxiedConnection(HttpConnection):
             self.client = self._context.trusted.client_of(
                 self.proxy, headers.getall(hdrs.X_FORWARDED_FOR, ()), headers.getall(hdrs.FORWARDED, ())
             )
+            self.renew_blocked()
             self._context.plain_heads.remember_client(piece, self.client)
         super()._on_new_client(message, piece)

@@ -82,6 +82,7 @@ class Sending(Closing):
             return
         span = next(part for part in answer.body if isinstance(part, FileSpan))
         try:
+            assert context.site.store.root is not None
             descriptor, identity = context.site.store.root.open(span.name)
         except (NotServed, OSError):
             descriptor, identity = -1, None
@@ -178,6 +179,8 @@ class Sending(Closing):
 
     def _record(self, exchange: Exchange, decision: str, status: int, size: int) -> None:
         permit, exchange.permit = exchange.permit, None
+        if exchange.request_body is not None:
+            exchange.request_body.release()
         if permit is not None:
             is_sample = decision == "served" and not exchange.was_delayed
             permit.close(size, channel_until=exchange.channel_until, is_sample=is_sample)

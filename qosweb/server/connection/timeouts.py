@@ -15,6 +15,7 @@ from qosweb.server.request.answers import explain
 
 if TYPE_CHECKING:
     from qosweb.server.connection.context import ConnectionContext
+    from qosweb.server.request.answers import Answer
     from qosweb.server.request.exchange import Exchange
 
 PROGRESS_MIN = 16 << 10  # bytes that a client has to take within the send timeout
@@ -45,16 +46,10 @@ class Timeouts(Forwarding):
                 counts.send_timeouts += 1
                 self.abort()
         elif self._relay is not None:
-            late = self._relay.check_time(now, limits.send_timeout_s)
-            if late is not None:
-                self._relay.cancel()
-                self._on_relay_end(late)
+            self._relay.check_time(now)
         elif self._exchange is not None:
-            if self._exchange.waits_for_ignored_body:
-                if now - self._exchange.arrived > limits.header_timeout_s:
-                    counts.header_timeouts += 1
-                    exchange, self._exchange = self._exchange, None
-                    self._send(exchange, explain(408, "The request body did not arrive in time.", must_close=True))
+            if self._exchange.waits_for_body:
+                self._check_body_time(self._exchange, now)
             elif self._exchange.wait is None and now - self._exchange.started > limits.send_timeout_s:
                 self._give_up_waiting(self._exchange)
         elif self._in_head:
@@ -65,6 +60,20 @@ class Timeouts(Forwarding):
         elif now - self.active_at > (limits.idle_timeout_s if self._log_part else limits.header_timeout_s):
             counts.idle_timeouts += 1
             self._close()
+
+    def _check_body_time(self, exchange: Exchange, now: float) -> None:
+        """Refuse a request whose body arrives too slowly."""
+        limits = self._context.limits
+        late: Answer | None = None
+        if exchange.request_body is not None:
+            exchange.request_body.check_time(now)
+            late = exchange.request_body.refusal
+        elif now - exchange.arrived > limits.header_timeout_s:
+            late = explain(408, "The request body did not arrive in time.", must_close=True)
+        if late is not None:
+            self._context.connections.counts.header_timeouts += 1
+            self._exchange = None
+            self._send(exchange, late)
 
     def _give_up_waiting(self, exchange: Exchange) -> None:
         """The disk did not deliver in time: respond with 503."""

@@ -22,7 +22,7 @@ from __future__ import annotations
 import heapq
 from itertools import count
 from time import perf_counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from qosweb.server.files.body_reader import BodyReader, ChangedWhileSending
 from qosweb.server.files.file_sender import unsent
@@ -159,12 +159,20 @@ class PacedSend:
         self._done(complete)
 
 
+class PacedResponse(Protocol):
+    """What the pacer needs of a response."""
+
+    is_closed: bool
+
+    def pump(self, now: float) -> float | None: ...
+
+
 class SendPacer:
     """The timer of all paced responses. Its heap has one entry per response, due within one slice."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
-        self._heap: list[tuple[float, int, PacedSend]] = []
+        self._heap: list[tuple[float, int, PacedResponse]] = []
         self._numbers = count()
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = 0.0
@@ -173,12 +181,12 @@ class SendPacer:
     def __len__(self) -> int:
         return sum(not send.is_closed for _, _, send in self._heap)
 
-    def add(self, send: PacedSend) -> None:
+    def add(self, send: PacedResponse) -> None:
         self._turn(send, perf_counter())
         if not self._ringing:
             self._arm()
 
-    def _turn(self, send: PacedSend, now: float) -> None:
+    def _turn(self, send: PacedResponse, now: float) -> None:
         again_at = send.pump(now)
         if again_at is not None:
             heapq.heappush(self._heap, (again_at, next(self._numbers), send))

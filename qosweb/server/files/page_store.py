@@ -21,6 +21,7 @@ from qosweb.server.files.files import NotReadable, NotServed, Root, RootGone
 from qosweb.server.files.pages import KeepsChanging, Moved, Resource, load
 
 READERS = 4
+ABSENT_MAX = 16_384
 
 Failure = Moved | NotServed | KeepsChanging | OSError
 Loaded = Resource | Failure
@@ -41,7 +42,7 @@ class _Read:
 class PageStore:
     """Cache of resources by path. The fast path reads ``resources`` directly."""
 
-    def __init__(self, root: Root, *, index: str, memory_max: int, file_max: int, fresh_s: float) -> None:
+    def __init__(self, root: Root | None, *, index: str, memory_max: int, file_max: int, fresh_s: float) -> None:
         self.resources: dict[str, Resource] = {}
         self.memory = 0
         self.reads = 0
@@ -52,6 +53,7 @@ class PageStore:
         self._memory_max = memory_max
         self._file_max = min(file_max, memory_max)
         self._fresh_s = fresh_s
+        self._absent: dict[str, float] = {}  # paths without a file, and until when that is current
         self._reads: dict[str, _Read] = {}
         self._readers = ThreadPoolExecutor(READERS, thread_name_prefix="page-reader")
 
@@ -68,6 +70,10 @@ class PageStore:
         self._drop(resource)
         return None
 
+    def is_absent(self, key: str, now: float) -> bool:
+        """Whether there was no file ``key`` when it was last looked up, a short time ago."""
+        return now < self._absent.get(key, 0.0)
+
     def fetch(self, target: RequestTarget, waiter: Waiter) -> None:
         """Read ``target`` in a thread; ``waiter`` gets the result later, on the event loop."""
         key = target.escaped_path
@@ -76,6 +82,7 @@ class PageStore:
             is_fresh = read.root is self.root and now <= read.began + self._fresh_s
             (read.waiters if is_fresh else read.too_late).append(waiter)
             return
+        assert self.root is not None
         self._start(key, _Read(target, self.root, now, [waiter]))
 
     def forget(self, key: str, waiter: Waiter) -> None:
@@ -90,10 +97,11 @@ class PageStore:
         if self.resources.get(resource.key) is resource:
             self._drop(resource)
 
-    def start_over(self, root: Root) -> None:
+    def start_over(self, root: Root | None) -> None:
         """Drop all pages and serve ``root`` from now on."""
         self.root = root
         self.resources.clear()
+        self._absent.clear()
         self.memory = 0
 
     def close(self) -> None:
@@ -114,6 +122,10 @@ class PageStore:
             result = OSError("the server is stopping")
         except NotServed as missing:
             result = missing
+            if type(missing) is NotServed and read.root is self.root:
+                if len(self._absent) >= ABSENT_MAX:
+                    self._absent.clear()
+                self._absent[key] = read.began + self._fresh_s
         except (KeepsChanging, OSError) as error:
             self.disk_errors += 1
             result = error
@@ -127,6 +139,7 @@ class PageStore:
                 self._keep(result)
         del self._reads[key]
         if read.too_late:
+            assert self.root is not None
             self._start(key, _Read(read.target, self.root, time.perf_counter(), read.too_late))
         loop = asyncio.get_running_loop()
         for waiter in read.waiters:

@@ -15,8 +15,11 @@ from qosweb.admission import AdmissionControl, Clock
 from qosweb.engine.replicated.compiled_policy import CompiledPolicy
 from qosweb.errors import UsageError
 from qosweb.http.forwarded import TrustedNetworks
+from qosweb.http.known_heads import KnownHeads
 from qosweb.server.accesslog.file import LogFile
 from qosweb.server.accesslog.recorder import AccessRecorder
+from qosweb.server.admin.browser_guard import host_name
+from qosweb.server.cluster.block_service import BlockService
 from qosweb.server.cluster.clock_skew import ClockSkewMonitor
 from qosweb.server.cluster.membership import POLICY_LEN_MAX, ClusterMembership
 from qosweb.server.connection.client_share import SharedPlaces
@@ -32,9 +35,12 @@ from qosweb.server.files.files import Root
 from qosweb.server.files.pacing import SendPacer
 from qosweb.server.files.page_store import PageStore
 from qosweb.server.process.console import log_message, place_of
-from qosweb.server.proxy.upstream import Upstreams
+from qosweb.server.proxy.request_body import SMALL_BODIES_MAX, BodyLimits
+from qosweb.server.proxy.server import ServerDefaults
+from qosweb.server.proxy.upstream import StreamLimits, Upstreams
 from qosweb.server.request.error_pages import ErrorPages
 from qosweb.server.request.stages import Site
+from qosweb.units import parse_address
 from qosweb.webqos.loader import load
 
 if TYPE_CHECKING:
@@ -51,6 +57,7 @@ LINKS_EVERY_S = 1.0  # period of scans for changed links
 LINKS_REST = 20  # pause after a scan, in durations of the scan, if that is longer: large sites are scanned less often
 LOG_CLOSE_S = 5.0
 FOUNDING_S = 10.0
+CONNECT_S = 5.0  # to an upstream server or another node
 MEASURE_EVERY_S = 1.0
 
 
@@ -112,7 +119,23 @@ class Node:
         self.open_files = SharedPlaces(settings.max_open_files, settings.client_share)
         self.pacer = SendPacer(self._loop)
         self.membership: ClusterMembership | None = None
-        self.upstreams = Upstreams(settings.upstream_timeout, settings.client_share)
+        self.blocking = BlockService(self.name, is_member=settings.is_member, protected=self._protected)
+        self.blocking.blocks.on_change = self._blocks_changed
+        self._renews_blocked = False
+        self.upstreams = Upstreams(
+            self._loop,
+            self.name,
+            settings.upstream,
+            ServerDefaults(
+                CONNECT_S,
+                settings.upstream_timeout,
+                settings.upstream_timeout,
+                settings.upstream_connections,
+                settings.client_share,
+            ),
+            StreamLimits(settings.max_streams, settings.stream_after, settings.stream_idle),
+            log_message,
+        )
         self._context = ConnectionContext(
             self._loop,
             Site(
@@ -120,7 +143,12 @@ class Node:
                 self.admission,
                 self.clock,
                 is_secure=self.tls is not None,
-                upstream=settings.upstream,
+                blocks=self.blocking.blocks,
+                body_limits=BodyLimits(
+                    settings.max_body, settings.min_body_rate, settings.send_timeout, settings.body_timeout
+                ),
+                small_bodies=SharedPlaces(SMALL_BODIES_MAX, settings.client_share),
+                routes=self.upstreams.routes if settings.upstream else None,
             ),
             self.recorder,
             self.connections,
@@ -132,6 +160,7 @@ class Node:
             ),
             self.open_files,
             PlainHeads(),
+            KnownHeads(),
             BaseProtocol(self._loop),
             self.pacer,
             self.upstreams,
@@ -167,7 +196,8 @@ class Node:
             self._server = await self._loop.create_server(
                 lambda: connection(self._context), sock=listener, backlog=BACKLOG
             )
-        await asyncio.to_thread(self.admission.accounts.classifier.refresh_links, self.store.root.path)
+        await self._refresh_links()
+        self.upstreams.start()
         self._chores = [
             asyncio.create_task(self._sweep(), name="sweep"),
             asyncio.create_task(self._flush(), name="flush"),
@@ -199,6 +229,7 @@ class Node:
         self._error_pages.replace(error_pages)
         self.store.start_over(root)
         self._context.plain_heads.forget()
+        self._context.forward_heads.forget()
         if self.settings.spec is None or policy is None:
             return "unchanged, as there is no --spec"
         if is_new:
@@ -251,6 +282,7 @@ class Node:
     def policy_changed(self, position: int, policy: CompiledPolicy) -> None:
         """A new policy is in force (`EngineListener`)."""
         self._context.plain_heads.forget()
+        self._context.forward_heads.forget()
         if self.membership is not None:
             self.membership.follow_policy()
         index = position if self.membership is not None and position >= 0 else None
@@ -259,6 +291,32 @@ class Node:
         waiter = self._policy_waits.get(policy.text)
         if waiter is not None and not waiter.done():
             waiter.set_result(index)
+
+    # ---- block list
+
+    def _blocks_changed(self) -> None:
+        """Renew what the connections know of the list, once for all changes in one turn of the event loop."""
+        if not self._renews_blocked:
+            self._renews_blocked = True
+            self._loop.call_soon(self._renew_blocked)
+
+    def _renew_blocked(self) -> None:
+        self._renews_blocked = False
+        self.connections.renew_blocked()
+
+    def _protected(self) -> dict[str, str]:
+        """Addresses that are not blocked without force, and what each of them is."""
+        found = {str(network): "trusted proxies" for network in self.settings.trust_proxy}
+        if self.membership is None:
+            return found
+        for address in self.membership.group.driver.transport.book.addresses:
+            found[parse_address(address).host] = "a node of the cluster"
+        engine = self.admission.engine
+        for pipe in () if engine is None else engine.machine.pipes.values():
+            host = host_name(pipe.url.partition("://")[2])
+            if host:
+                found[host] = "a node of the cluster"
+        return found
 
     # ---- cluster
 
@@ -311,7 +369,9 @@ class Node:
         self._url = settings.public_url or url
         if settings.is_member:
             policy = engine.machine.policy
-            self.membership = await ClusterMembership.begin(settings, self.name, driver, self.primary_changed)
+            self.membership = await ClusterMembership.begin(
+                settings, self.name, driver, self.primary_changed, self.blocking.interim
+            )
             addresses = " ".join(self.membership.group.addresses)
             what = "founding" if settings.bootstrap else "joining"
             log_message(f"{what} a cluster; other nodes can join at {addresses} (--join)")
@@ -383,7 +443,7 @@ class Node:
         self.admission.close()
         if self.membership is not None:
             await self.membership.close()
-        await self.upstreams.close()
+        self.upstreams.close()
         self.store.close()
         self.recorder.close(LOG_CLOSE_S)
 
@@ -398,10 +458,14 @@ class Node:
         specification = load(str(self.settings.spec))
         return CompiledPolicy.of_model(specification.source.text, specification.require_model())
 
+    async def _refresh_links(self) -> None:
+        if self.store.root is not None:
+            await asyncio.to_thread(self.admission.accounts.classifier.refresh_links, self.store.root.path)
+
     async def _follow_links(self) -> None:
         while True:
             began = self._loop.time()
-            await asyncio.to_thread(self.admission.accounts.classifier.refresh_links, self.store.root.path)
+            await self._refresh_links()
             await asyncio.sleep(max(LINKS_EVERY_S, LINKS_REST * (self._loop.time() - began)))
 
     async def _measure(self) -> None:
@@ -417,6 +481,8 @@ class Node:
         while True:
             await asyncio.sleep(SWEEP_EVERY_S)
             self.connections.sweep(self.clock.read())
+            self.upstreams.sweep()
+            self.blocking.blocks.sweep()
 
     async def _flush(self) -> None:
         while True:
@@ -450,7 +516,9 @@ def address_of(listener: socket.socket) -> str:
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
-def _root(path: Path) -> Root:
+def _root(path: Path | None) -> Root | None:
+    if path is None:
+        return None
     try:
         next(path.iterdir(), None)
         return Root(path)
@@ -466,7 +534,8 @@ def _log_file(settings: ServeSettings) -> LogFile | None:
     if settings.access_log == "none":
         return None
     path = None if settings.access_log == "-" else Path(settings.access_log)
-    if path is not None and path.resolve().is_relative_to(settings.root.resolve()):
+    root = settings.root
+    if path is not None and root is not None and path.resolve().is_relative_to(root.resolve()):
         raise UsageError(f"--access-log {path}: is below --root, so every client could read it; choose another folder")
     try:
         return LogFile(path, rotate_bytes=settings.access_log_rotate, keep=settings.access_log_keep)

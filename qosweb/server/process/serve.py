@@ -73,7 +73,7 @@ async def _serve(settings: ServeSettings, on_ready: Callable[[str, str | None], 
 
         gc_tuning.tune_for_serving()
         on_ready(listening.url, admin_url)
-        notifier.ready(f"serving {settings.root} on {listening.url}")
+        notifier.ready(f"serving {_content(settings)} on {listening.url}")
         watchdog = asyncio.create_task(_watchdog(notifier))
         cleanup.callback(watchdog.cancel)
 
@@ -139,8 +139,13 @@ def _allow_files(settings: ServeSettings, connections: Connections) -> None:
         )
 
 
+def _content(settings: ServeSettings) -> str:
+    """What the node serves: its folder, or the servers behind it."""
+    return str(settings.root or ", ".join(one.url for one in settings.upstream))
+
+
 def _announce(settings: ServeSettings) -> Callable[[str, str | None], None]:
     def announce(url: str, admin_url: str | None) -> None:
-        log_message(f"serving {settings.root} on {url}" + (f", admin on {admin_url}" if admin_url else ""))
+        log_message(f"serving {_content(settings)} on {url}" + (f", admin on {admin_url}" if admin_url else ""))
 
     return announce

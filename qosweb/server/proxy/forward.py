@@ -1,57 +1,101 @@
-"""Relay: forwards one request to the upstream server or to another node, and streams its response back.
+"""Relay: forwards one request to an upstream server or to another node, and passes its response back.
 
 Request and response are streamed with bounded buffers: the request body is read from the client as fast as the server
-takes it, the response from the server as fast as the client, or its channel, takes it. Both messages are serialised
-anew from their parsed form; no head is copied as bytes. If the response ends too early, the connection to the client is
-broken off, so that the client notices. If the client leaves, the request to the server is cancelled.
+takes it, the response from the server as fast as the client, or its channel, takes it. Heads are written anew; field
+values pass as bytes. If the response ends too early, the connection to the client is broken off, so that the client
+notices. If the client leaves, the connection to the server is closed.
 
-Each relay has a task, because it waits for two peers. The connection owns the relay, enforces the client's time limits,
-and cancels it.
-Neighbours: ``qosweb.server.proxy.upstream`` has the connections, ``qosweb.http.hops`` the header fields.
+A relay has no task: it reacts to the events of two connections. The connection of the client owns it, enforces time
+limits (`check_time`), and cancels it.
+Neighbours: ``qosweb.server.proxy.server`` has the connections, ``qosweb.http.hops`` the header fields.
 """
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
-from time import perf_counter
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-import aiohttp
 from aiohttp.http import HttpVersion11
 
-from qosweb.http.hops import is_forwarding_loop, request_fields, response_fields
-from qosweb.server.files.pacing import SLICE_S
-from qosweb.server.proxy.request_body import CONTINUE, RequestBody
-from qosweb.server.proxy.upstream import Unanswered
-from qosweb.server.request.answers import CLOSE, KEEP_ALIVE, NO_CONNECTION_LINE, Answer, explain, status_line
+from qosweb.http.hops import client_lines, outgoing_fields
+from qosweb.server.proxy import upstream
+from qosweb.server.proxy.health import Failure
+from qosweb.server.proxy.paced_output import PacedOutput
+from qosweb.server.proxy.request_body import CONTINUE, HELD_MAX
+from qosweb.server.request.answers import CLOSE, KEEP_ALIVE, NO_CONNECTION_LINE, Answer, explain
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    import asyncio
 
+    from qosweb.http.upstream_heads import UpstreamHead
     from qosweb.server.connection.context import ConnectionContext
+    from qosweb.server.proxy.request_body import RequestBody
+    from qosweb.server.proxy.routes import Route
+    from qosweb.server.proxy.server import UpstreamServer
+    from qosweb.server.proxy.upstream_connection import UpstreamConnection
     from qosweb.server.request.exchange import Exchange
 
-PIECE_MIN = 1 << 10  # of a paced response
-QOS_FIELDS = ("qos-class", "qos-decision", "qos-scope")  # ours, not those of an upstream server
-_BROKEN = (aiohttp.ClientError, TimeoutError, OSError)
+IDEMPOTENT = frozenset({"GET", "HEAD", "OPTIONS", "PUT", "DELETE"})  # RFC 9110 section 9.2.2
+ATTEMPTS_MAX = 3  # servers or connections that are tried
+RETRY = [("Retry-After", "1")]
 
 
 class ForwardTarget(NamedTuple):
     """The server that responds to a request instead of this node."""
 
-    origin: str  # http://host:port
     target: str
-    peer: str = ""  # the name of the node, if it is one of the cluster
+    route: Route | None = None  # the upstream servers that may respond
+    origin: str = ""  # otherwise a node of the cluster: http://host:port
+    peer: str = ""  # its name
+
+
+class RelayClient(Protocol):
+    """The connection of the client."""
+
+    @property
+    def is_write_paused(self) -> bool: ...
+    def pause_reading(self) -> None: ...
+    def resume_reading(self) -> None: ...
+    def on_relay_end(self, answer: Answer | None) -> None: ...
 
 
 class Relay:
-    """Forwards one request. Calls ``end`` exactly once, unless it is cancelled before.
+    """Forwards one request. Calls ``client.on_relay_end`` exactly once, unless it is cancelled before.
 
-    ``end(answer)``: nothing was sent to the client yet; the connection is to send ``answer``. ``end(None)``: a response
-    was sent. ``status`` and ``sent`` describe it, ``is_complete`` tells whether it is complete, and ``closes`` whether
-    the connection has to close after it.
+    ``on_relay_end(answer)``: nothing was sent to the client yet; the connection is to send ``answer``.
+    ``on_relay_end(None)``: a response was sent. ``status`` and ``sent`` describe it, ``is_complete`` tells whether it
+    is complete, and ``closes`` whether the connection has to close after it.
     """
+
+    __slots__ = (
+        "_active_at",
+        "_asked_at",
+        "_attempts",
+        "_chunked",
+        "_client",
+        "_context",
+        "_held",
+        "_output",
+        "_over",
+        "_request",
+        "_rid",
+        "_sends",
+        "_server",
+        "_taken_at",
+        "_transport",
+        "_upstream",
+        "_waits_since",
+        "body",
+        "closes",
+        "exchange",
+        "has_place",
+        "is_complete",
+        "is_stream",
+        "is_tunnel",
+        "place",
+        "sent",
+        "status",
+        "wants_upgrade",
+    )
 
     def __init__(
         self,
@@ -59,40 +103,142 @@ class Relay:
         exchange: Exchange,
         place: ForwardTarget,
         transport: asyncio.Transport,
-        request_body: RequestBody | None,
-        is_paused: Callable[[], bool],
-        end: Callable[[Answer | None], None],
+        client: RelayClient,
     ) -> None:
         self.place = place
+        self.exchange = exchange
+        self.body: RequestBody | None = exchange.request_body
         self.status = 499  # no response yet
         self.sent = 0  # bytes of the body
         self.is_complete = False
         self.closes = False
-        self.request_body = request_body
+        self.has_place = False  # at the server, see `UpstreamServer`
+        self.is_stream = False  # a long stream, in a pool of its own
+        self.is_tunnel = False  # the server has switched protocols: bytes pass as they come
+        self.wants_upgrade = False
         self._context = context
-        self._exchange = exchange
         self._transport = transport
-        self._is_paused = is_paused
-        self._end = end
-        self._drained: asyncio.Future[None] | None = None
+        self._client = client
+        self._server: UpstreamServer | None = None
+        self._waits_since = 0.0
+        self._upstream: UpstreamConnection | None = None
+        self._output: PacedOutput | None = None
+        self._active_at = context.site.clock.read()  # when the server last did something
+        self._asked_at = self._active_at
+        self._taken_at = self._active_at  # when the server last took bytes of the request body
+        self._request = b""
+        self._rid = b""
+        self._held = b""  # the head of the response, until the first bytes of its body are there
         self._chunked = False
+        self._attempts = 0
+        self._sends = 0  # how often it was sent, at least in part
+        self._over = False
+
+    def start(self) -> None:
+        exchange, context = self.exchange, self._context
+        message = exchange.message
+        outgoing = exchange.outgoing
+        if outgoing is None:
+            version = b"%d.%d" % message.version
+            outgoing = outgoing_fields(message.raw_headers, me=context.upstreams.me, version=version)
+            exchange.outgoing = outgoing
+        if outgoing.is_loop:
+            self._end(explain(508, f"Forwarding loop: the request has passed {context.name} before."))
+            return
+        route = self.place.route
+        if route is None:
+            server: UpstreamServer | None = context.upstreams.peer(self.place.origin)
+        else:
+            context.upstreams.budget.count_request(self._active_at)
+            server = route.pick(self._active_at, is_repeatable=self._may_repeat())
+        assert server is not None
+        if exchange.rid is None:
+            exchange.rid = context.recorder.next_rid()
+        self._rid = str(exchange.rid).encode()
+        if exchange.proxy and not exchange.is_from_node and outgoing.request_id:
+            self._rid = outgoing.request_id
+            exchange.request_id = self._rid.decode()
+        body = self.body
+        if message.upgrade and message.headers.get("Upgrade", "").lower() == "websocket" and body is None:
+            self.wants_upgrade = True
+        if body is not None and not body.is_complete:
+            body.start(self._active_at)
+            if exchange.expects_continue and not body.is_continued:
+                self._transport.write(CONTINUE)
         permit = exchange.permit
-        self._rate_bps = None if permit is None else permit.rate_bps
-        self._fixed_bytes = 0 if permit is None else permit.fixed_bytes
-        since = None if permit is None else permit.channel_since
-        now = perf_counter()
-        self._from = now if since is None else max(since, now - SLICE_S)
-        if request_body is not None and exchange.expects_continue:
-            transport.write(CONTINUE)
-        self._task = context.loop.create_task(self._run(), name="relay")
+        if permit is not None and permit.rate_bps is not None:
+            self._output = PacedOutput(context.pacer, self._transport, permit, self._on_drained, self._on_paced_end)
+        self._enter(server)
+
+    def _head_for(self, server: UpstreamServer) -> bytes:
+        """The head of the request for ``server``."""
+        exchange, settings, body = self.exchange, server.settings, self.body
+        outgoing = exchange.outgoing
+        assert outgoing is not None
+        host = settings.host or exchange.host or settings.authority
+        proto = "https" if self._context.site.is_secure else "http"
+        framing = b""
+        if body is not None:
+            length = body.length
+            framing = b"Transfer-Encoding: chunked\r\n" if length is None else b"Content-Length: %d\r\n" % length
+        elif self.wants_upgrade:
+            framing = b"Connection: Upgrade\r\nUpgrade: websocket\r\n"
+        return b"%b %b HTTP/1.1\r\nHost: %b\r\n%b%bX-Request-Id: %b\r\n%b\r\n" % (
+            exchange.message.method.encode(),
+            self.place.target.encode(),
+            host.encode(),
+            outgoing.lines,
+            client_lines(
+                outgoing.claims if exchange.proxy else (),
+                exchange.proxy or exchange.client,
+                host,
+                proto,
+                is_trusted=bool(exchange.proxy),
+            ),
+            self._rid,
+            framing,
+        )
+
+    def _enter(self, server: UpstreamServer, *, fresh: bool = False) -> None:
+        self._server = server
+        self._request = self._head_for(server)
+        self._attempts += 1
+        self._waits_since = self._active_at
+        server.enter(self, fresh=fresh)
 
     def cancel(self) -> None:
-        self._task.cancel()
+        """The client is gone."""
+        self._close(reusable=False)
 
-    def resumed(self) -> None:
+    # ---- the client
+
+    def feed(self, data: bytes) -> bytes:
+        """Add bytes of the request body. Returns the bytes after its end."""
+        body = self.body
+        if self.is_tunnel and self._upstream is not None and self._upstream.transport is not None:
+            self._active_at = self._context.site.clock.read()
+            self._upstream.transport.write(data)
+            return b""
+        if body is None or body.is_complete:
+            return data
+        now = self._context.site.clock.read()
+        rest = body.feed(data, now)
+        if body.refusal is not None:
+            self._refuse_body(body.refusal)
+        elif self._upstream is not None:
+            self._send_body(body, now)
+        elif body.held > HELD_MAX:
+            self._pause_client(body, now)
+        return rest
+
+    def client_resumed(self) -> None:
         """The client takes more bytes."""
-        if self._drained is not None and not self._drained.done():
-            self._drained.set_result(None)
+        if self._upstream is not None and (self._output is None or not self._output.is_full):
+            self._upstream.resume_reading()
+
+    def client_paused(self) -> None:
+        if self._upstream is not None:
+            self._upstream.pause_reading()
 
     def client_ended(self) -> bool:
         """The client has closed its sending side. Returns whether it still gets a response.
@@ -100,176 +246,337 @@ class Relay:
         After a complete request it is most often gone, so the relay ends. A client that closed within its body gets an
         error.
         """
-        if self.request_body is None or self.request_body.is_complete:
+        body = self.body
+        if body is None or body.is_complete:
             return False
-        self.request_body.break_off("it ended too early")
+        body.refuse(400, "The body is malformed: it ended too early.")
+        assert body.refusal is not None
+        self._context.loop.call_soon(self._refuse_body, body.refusal)
         return True
 
-    def check_time(self, now: float, timeout_s: float) -> Answer | None:
-        """Time out a stalled request body. (The connection to the other server has the response's time limit.)"""
-        request_body = self.request_body
-        if request_body is None or request_body.is_complete:
-            return None
-        if request_body.waits_for_client:
-            if now - request_body.active_at > timeout_s:
-                request_body.break_off("it did not arrive in time")
-        elif now - request_body.taken_at > timeout_s:
-            return explain(504, "The upstream server did not read the request body in time.", must_close=True)
-        return None
+    def check_time(self, now: float) -> None:
+        """Enforce the time limits of both sides."""
+        body, server, upstream_connection = self.body, self._server, self._upstream
+        if server is None or self._over:
+            return
+        limits = self._context.upstreams.stream_limits
+        if self.is_stream:
+            if now - self._active_at > limits.idle_s:
+                self._fail(None)
+            return
+        if self.status != 499 and self._output is None and now - self.exchange.started > limits.after_s:
+            self._become_stream()
+        if body is not None and not body.is_complete:
+            body.check_time(now)
+            if body.refusal is not None:
+                self._refuse_body(body.refusal)
+                return
+        if upstream_connection is None:
+            if now - self._waits_since > upstream.WAIT_S:
+                self._end(self._waited_too_long(server))
+        elif body is not None and (not body.is_complete or upstream_connection.is_write_paused):
+            if upstream_connection.is_write_paused and now - self._taken_at > server.idle_s:
+                self._fail(explain(504, "The upstream server did not read the request body in time.", must_close=True))
+        elif self.status == 499:
+            if now - self._active_at > server.first_byte_s:
+                self._on_failure(Failure.TIMEOUT, explain(504, "The upstream server did not respond in time."))
+        elif now - self._active_at > server.idle_s and (self._output is None or not self._output.is_full):
+            self._fail(None)
 
-    async def _run(self) -> None:
-        answer: Answer | None = None
-        try:
-            with contextlib.suppress(*_BROKEN):  # in the middle of a response
-                answer = await self._answer_in_turn()
-            if self._rate_bps is not None:
-                self._exchange.channel_until = self._due(0)
-            self._end(answer)
-        except Exception as error:  # a bug here must cost no more than this connection
-            self._context.report_fault(error)
-            self._transport.abort()
+    def _waited_too_long(self, server: UpstreamServer) -> Answer:
+        if server.is_short_of(self):
+            return explain(429, "Too many requests from your address wait for the upstream server.", RETRY)
+        return explain(503, "No connection to the upstream server in time.", RETRY)
 
-    async def _answer_in_turn(self) -> Answer | None:
-        """Limit the upstream connections of one client: its other requests wait for one of them."""
-        turns, client = self._context.upstreams.turns, self._exchange.client
-        try:
-            await turns.take(client)
-        except TimeoutError:
-            reason = "Too many requests from your address wait for the upstream server."
-            return explain(429, reason, [("Retry-After", "1")])
-        try:
-            return await self._answer()
-        finally:
-            turns.give_back(client)
+    # ---- the request
 
-    async def _answer(self) -> Answer | None:
-        exchange, context = self._exchange, self._context
-        message = exchange.message
-        fields = [(str(name), value) for name, value in message.headers.items()]
-        if is_forwarding_loop(fields, context.name):
-            return explain(508, f"Forwarding loop: the request has passed {context.name} before.")
-        outgoing = request_fields(
-            fields,
-            host=exchange.host or self.place.origin.partition("//")[2],
-            peer=exchange.proxy or exchange.client,
-            is_trusted=bool(exchange.proxy),
-            proto="https" if context.site.is_secure else "http",
-            me=context.name,
-            version=f"{message.version.major}.{message.version.minor}",
-        )
-        if self.request_body is not None and not message.chunked:
-            outgoing.append(("Content-Length", str(int(message.headers["Content-Length"]))))
-        body = None if self.request_body is None else self.request_body.parts(perf_counter)
-        asked_at = perf_counter()
-        try:
-            response = await context.upstreams.request(
-                self.place.origin, message.method, self.place.target, outgoing, body
-            )
-        except Unanswered as failed:
-            if self.request_body is not None and self.request_body.broken is not None:
-                return explain(400, f"The body is malformed: {self.request_body.broken}.", must_close=True)
-            if self.place.peer:
-                lost = f"The node {self.place.peer}, which was to serve this request, cannot be reached."
-                return explain(503, lost, [("Retry-After", "1")])
-            return explain(failed.status, failed.reason, [("Retry-After", "1")] if failed.status == 503 else ())
-        finally:
-            exchange.upstream_s = perf_counter() - asked_at
-        try:
-            return await self._pass_back(response)
-        finally:
-            if self.is_complete and (self.request_body is None or self.request_body.is_complete):
-                response.release()
+    def on_connection(self, connection: UpstreamConnection) -> None:
+        """``connection`` is for this request: send it."""
+        self._upstream = connection
+        self._sends += 1
+        assert connection.transport is not None
+        self._active_at = self._taken_at = now = self._context.site.clock.read()
+        body = self.body
+        if body is None:
+            connection.transport.write(self._request)
+            return
+        connection.transport.write(b"".join((self._request, *body.take())))
+        if not body.is_complete and not connection.is_write_paused:
+            self._resume_client(body, now)
+
+    def _send_body(self, body: RequestBody, now: float) -> None:
+        assert self._upstream is not None
+        assert self._upstream.transport is not None
+        parts = body.take()
+        if parts:
+            self._upstream.transport.write(b"".join(parts))
+            if not self._upstream.is_write_paused:
+                self._taken_at = now
+        self._active_at = now
+
+    def on_server_paused(self) -> None:
+        """The server does not take the request body as fast as it comes."""
+        if self.is_tunnel:
+            self._client.pause_reading()
+        elif self.body is not None and not self.body.is_complete:
+            self._pause_client(self.body, self._context.site.clock.read())
+
+    def on_server_resumed(self) -> None:
+        self._taken_at = self._active_at = now = self._context.site.clock.read()
+        if self.is_tunnel:
+            self._client.resume_reading()
+        elif self.body is not None and not self.body.is_complete:
+            self._resume_client(self.body, now)
+
+    def _pause_client(self, body: RequestBody, now: float) -> None:
+        body.on_paused(now)
+        self._client.pause_reading()
+
+    def _resume_client(self, body: RequestBody, now: float) -> None:
+        body.on_resumed(now)
+        self._client.resume_reading()
+
+    def _refuse_body(self, answer: Answer) -> None:
+        self._fail(answer)
+
+    # ---- the response
+
+    def on_interim(self, head: UpstreamHead) -> None:
+        """A response 1xx. 100 Continue is not passed on: this node has answered the expectation."""
+        is_http_1_1 = self.exchange.message.version == HttpVersion11
+        if head.status != 100 and is_http_1_1 and self._output is None and not self._client.is_write_paused:
+            self._transport.write(head.wire + b"\r\n")
+
+    def on_head(self, head: UpstreamHead, *, has_body: bool) -> None:
+        exchange, context = self.exchange, self._context
+        message, body = exchange.message, self.body
+        if head.is_event_stream and has_body and self._output is None and not self._become_stream():
+            self._fail(explain(503, "The server has too many long streams.", RETRY))
+            return
+        if head.links and exchange.target is not None:
+            context.site.admission.accounts.classifier.note_links(exchange.host, exchange.target.path, [*head.links])
+        framing = b""
+        if has_body and head.length is None:
+            if message.version == HttpVersion11:
+                self._chunked = True
+                framing = b"Transfer-Encoding: chunked\r\n"
             else:
-                response.close()
-
-    async def _pass_back(self, response: aiohttp.ClientResponse) -> Answer | None:
-        exchange = self._exchange
-        coding = ", ".join(response.headers.getall("Transfer-Encoding", [])).strip().lower()
-        if response.status < 200 or coding not in ("", "chunked"):
-            return explain(502, "The upstream server sent a response that cannot be forwarded.")
-        fields = [(name.decode("latin-1"), value.decode("latin-1")) for name, value in response.raw_headers]
-        self._note_links([value for name, value in fields if name.lower() == "link"])
-        has_body = not exchange.is_head and response.status not in (204, 304)
-        length = None if coding else response.content_length
-        await self._wait_until(self._due(0))
-        head = self._head(response, fields, length, has_body=has_body)
-        self.status = response.status
-        self._transport.write(head)
-        if has_body:
-            while data := await response.content.readany():
-                await self._write(data)
-            if self._chunked:
-                self._transport.write(b"0\r\n\r\n")
-        self.is_complete = not has_body or length is None or self.sent == length
-        return None
-
-    def _head(
-        self, response: aiohttp.ClientResponse, fields: list[tuple[str, str]], length: int | None, *, has_body: bool
-    ) -> bytes:
-        exchange, context = self._exchange, self._context
-        message = exchange.message
-        version = response.version
-        fields = response_fields(
-            fields, me=context.name, version="1.1" if version is None else f"{version.major}.{version.minor}"
-        )
-        if length is not None and (has_body or length or exchange.is_head):
-            fields.append(("Content-Length", str(length)))
-        elif has_body and message.version == HttpVersion11:
-            self._chunked = True
-            fields.append(("Transfer-Encoding", "chunked"))
-        elif has_body:
-            self.closes = True  # the end of the connection marks the end of the body
+                self.closes = True  # the end of the connection marks the end of the body
         self.closes |= message.should_close or message.upgrade or context.connections.draining
-        self.closes |= self.request_body is not None and not self.request_body.is_complete
-        stays = KEEP_ALIVE if exchange.wants_keep_alive_line else NO_CONNECTION_LINE
-        dated = any(name.lower() == "date" for name, _ in fields)
-        class_line = b""  # a node of the cluster has said it
+        self.closes |= body is not None and not body.is_complete
+        class_line, wire = b"", head.wire  # a node of the cluster has named the class
         if not self.place.peer:
             account = context.site.account_of(exchange)
-            class_line = account.failed_line if response.status >= 500 else account.served_line
-        if class_line:
-            fields = [(name, value) for name, value in fields if name.lower() not in QOS_FIELDS]
-        return b"".join(
+            class_line = account.failed_line if head.status >= 500 else account.served_line
+            if class_line:
+                wire = head.wire_without_qos
+        stays = KEEP_ALIVE if exchange.wants_keep_alive_line else NO_CONNECTION_LINE
+        self.status = head.status
+        exchange.first_byte_at = now = context.site.clock.read()
+        exchange.upstream_s = now - self._asked_at
+        if self._server is not None:
+            self._server.on_response(self._active_at, head.status)
+        self._held = b"".join(
             (
-                status_line(response.status),
-                *(f"{name}: {value}\r\n".encode("latin-1") for name, value in fields),
+                wire,
+                framing,
                 class_line,
-                b"" if dated else context.site.clock.date_line,
+                b"X-Request-Id: %b\r\n" % self._rid,
+                b"" if head.has_date else context.site.clock.date_line,
                 CLOSE if self.closes else stays,
                 b"\r\n",
             )
         )
+        if self._output is not None:
+            self._output.is_chunked = self._chunked
 
-    async def _write(self, data: bytes) -> None:
-        """Write at the rate of the channel, and wait until the client has taken enough."""
-        rate = self._rate_bps
-        size = len(data) if rate is None else max(PIECE_MIN, int(rate * SLICE_S))
-        for at in range(0, len(data), size):
-            piece = data[at : at + size]
-            if rate is not None:
-                now = perf_counter()
-                self._from = max(self._from, now - SLICE_S - (self._due(len(piece)) - self._from))  # no catching up
-                await self._wait_until(self._due(len(piece)))
-            if self._chunked:
-                self._transport.writelines((b"%x\r\n" % len(piece), piece, b"\r\n"))
-            else:
-                self._transport.write(piece)
-            self.sent += len(piece)
-            while self._is_paused():
-                self._drained = self._context.loop.create_future()
-                await self._drained
+    def on_body(self, part: bytes, *, ends: bool) -> None:
+        """A part of the response body, after which it ends or not."""
+        self._active_at = self._context.site.clock.read()
+        head, self._held = self._held, b""
+        if self._output is not None:
+            self._output.put(head, part, ends=ends)
+            if ends:
+                self._release(reusable=True)
+            elif self._output.is_full and self._upstream is not None:
+                self._upstream.pause_reading()
+            return
+        self.sent += len(part)
+        if not self._chunked:
+            self._transport.write(head + part if head else part)
+        else:
+            size = b"%x\r\n" % len(part) if part else b""
+            end = b"\r\n" if part else b""
+            last = b"0\r\n\r\n" if ends else b""
+            self._transport.write(b"".join((head, size, part, end, last)))
+        if ends:
+            self._complete()
 
-    def _due(self, more: int) -> float:
-        """When ``more`` bytes in addition to those sent may be sent."""
-        rate = self._rate_bps
-        return self._from if rate is None else self._from + (self._fixed_bytes + self.sent + more) / rate
+    # ---- long streams
 
-    async def _wait_until(self, at: float) -> None:
-        wait_s = at - perf_counter()
-        if wait_s > 0:
-            await asyncio.sleep(wait_s)
+    def on_upgrade(self, head: UpstreamHead, data: bytes) -> None:
+        """The server has switched protocols. ``data`` are its first bytes after that."""
+        context, exchange = self._context, self.exchange
+        if not self._become_stream():
+            self._fail(explain(503, "The server has too many long streams.", RETRY))
+            return
+        account = context.site.account_of(exchange)
+        self.is_tunnel = self.closes = True
+        self.status = head.status
+        exchange.first_byte_at = self._active_at
+        exchange.upstream_s = self._active_at - self._asked_at
+        lines = b"X-Request-Id: %b\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n" % self._rid
+        wire = head.wire if self.place.peer else head.wire_without_qos + account.served_line
+        self._output = None
+        self._transport.write(b"".join((wire, lines, data)))
+        self.sent += len(data)
+        self._client.resume_reading()
 
-    def _note_links(self, values: list[str]) -> None:
-        exchange = self._exchange
-        if values and exchange.target is not None:
-            self._context.site.admission.accounts.classifier.note_links(exchange.host, exchange.target.path, values)
+    def on_tunnel_data(self, data: bytes) -> None:
+        self._active_at = self._context.site.clock.read()
+        self.sent += len(data)
+        self._transport.write(data)
+
+    def on_tunnel_end(self) -> None:
+        """The server has closed its side."""
+        if not self._over:
+            self._complete()
+
+    def _become_stream(self) -> bool:
+        """Free the places of ordinary requests: the channel and the connection. False: there are too many streams."""
+        context, exchange, client = self._context, self.exchange, self.exchange.client
+        server, connection = self._server, self._upstream
+        if self.is_stream or server is None or connection is None:
+            return self.is_stream
+        self._active_at = context.site.clock.read()
+        if not context.upstreams.streams.has_room_for(client):
+            return False
+        context.upstreams.streams.take(client)
+        self.is_stream = True
+        server.detach(self, connection)
+        permit, exchange.permit = exchange.permit, None
+        if permit is not None:
+            permit.close(self.sent, is_sample=False)
+        context.site.account_of(exchange).streams += 1
+        return True
+
+    def _on_drained(self) -> None:
+        """The paced output wants more."""
+        self.client_resumed()
+
+    def _on_paced_end(self) -> None:
+        assert self._output is not None
+        self.sent = self._output.sent
+        self._complete()
+
+    def _complete(self) -> None:
+        self.is_complete = True
+        self._close(reusable=True)
+        self._client.on_relay_end(None)
+
+    # ---- failures
+
+    def on_unreachable(self) -> None:
+        self._on_failure(Failure.UNREACHABLE, explain(502, "The upstream server cannot be reached."), was_sent=False)
+
+    def on_server_out(self) -> None:
+        """The server for which this request waits is out."""
+        if self._upstream is None and not self._over:
+            self._try_another(was_sent=False)
+
+    def on_lost(self, connection: UpstreamConnection) -> None:
+        """The connection to the server was closed within the response, or before it."""
+        if connection.is_reused and not connection.has_answered and self._may_repeat():  # closed while it was idle
+            server, route = self._server, self.place.route
+            assert server is not None
+            another = None if route is None else route.pick(self._context.site.clock.read(), server)
+            self._release(reusable=False)
+            self._enter(another or server, fresh=True)
+        elif connection.has_answered:
+            self._on_failure(Failure.UNREACHABLE, explain(502, "The upstream server broke the connection off."))
+        else:
+            why = "The upstream server closed the connection without a response."
+            self._on_failure(Failure.UNREACHABLE, explain(502, why))
+
+    def on_bad_response(self, why: str) -> None:
+        self._fail(explain(502, f"The response of the upstream server cannot be forwarded: {why}."))
+
+    def on_fault(self, error: Exception) -> None:
+        self._context.report_fault(error)
+        self._close(reusable=False)
+        self._transport.abort()
+
+    def _on_failure(self, failure: Failure, answer: Answer, *, was_sent: bool = True) -> None:
+        """The server did not respond: ask another one if that is allowed, else send ``answer``."""
+        server = self._server
+        if server is None or self._over:
+            return
+        now = self._context.site.clock.read()
+        server.on_failure(failure, self._active_at, now)
+        if self.place.peer:
+            lost = f"The node {self.place.peer}, which was to serve this request, cannot be reached."
+            self._fail(explain(503, lost, RETRY))
+        elif not self._try_another(was_sent=was_sent):
+            self._fail(answer)
+
+    def _try_another(self, *, was_sent: bool) -> bool:
+        """Send the request to another server, within its lifetime and the retry budget. It is sent at most twice."""
+        context, route, server = self._context, self.place.route, self._server
+        now = context.site.clock.read()
+        if route is None or self.status != 499 or self._attempts >= ATTEMPTS_MAX:
+            return False
+        if was_sent and not self._may_repeat():
+            return False
+        account = context.site.account_of(self.exchange)
+        lifetime_s = context.site.admission.lifetime_s(account)
+        if lifetime_s is not None and now - self.exchange.arrived > lifetime_s:
+            return False
+        another = route.pick(now, server)
+        if another is None or not context.upstreams.budget.try_retry(now):
+            return False
+        self._release(reusable=False)
+        self._active_at = now
+        self._enter(another)
+        return True
+
+    def _may_repeat(self) -> bool:
+        """Whether the request may be sent a second time."""
+        if self._sends >= 2 or self._over or self.exchange.method not in IDEMPOTENT:
+            return False
+        return self.body is None or self.body.is_small
+
+    def _fail(self, answer: Answer | None) -> None:
+        """End without a complete response. ``answer`` is for a client that has got nothing yet."""
+        self._end(answer if self.status == 499 else None)
+
+    def _end(self, answer: Answer | None) -> None:
+        if self._over:
+            return
+        if self.exchange.upstream_s is None:
+            self.exchange.upstream_s = self._context.site.clock.read() - self._asked_at
+        self._close(reusable=False)
+        if self._output is not None:
+            self.sent = self._output.sent
+        self._client.on_relay_end(answer)
+
+    def _close(self, *, reusable: bool) -> None:
+        self._over = True
+        output = self._output
+        if output is not None:
+            output.close()
+            self.exchange.channel_until = output.until
+        self._release(reusable=reusable)
+
+    def _release(self, *, reusable: bool) -> None:
+        """Leave the server. Its connection may serve others if the request was sent completely."""
+        server, connection = self._server, self._upstream
+        self._server = self._upstream = None
+        if self.is_stream and server is not None:
+            self._context.upstreams.streams.give_back(self.exchange.client)
+            self._context.site.account_of(self.exchange).streams -= 1
+            if connection is not None:
+                connection.abort()
+        elif server is not None:
+            if self.body is not None and not self.body.is_complete:
+                reusable = False
+            server.leave(self, connection, reusable=reusable)

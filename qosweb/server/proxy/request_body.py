@@ -1,111 +1,160 @@
-"""Request body buffer between a client and another server, with back-pressure.
+"""Request body on its way from a client to another server: parsed, framed anew, within size and time limits.
 
-The connection feeds it; the relay iterates over it. When more than HIGH bytes wait, reading from the client is paused
-until fewer than LOW bytes wait.
+A small body is read completely before anything else happens with its request, so that a slow sender holds neither a
+channel nor a connection to the server. A larger one is streamed: what the server does not take stays in the socket of
+the client. Memory for small bodies is bounded (`places`); a small body that finds no place is streamed, too.
+Trailers are parsed and dropped, as RFC 9112 section 7.1.2 allows.
 """
 
 from __future__ import annotations
 
-import asyncio
-from collections import deque
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from qosweb.http.bodies import BadBody, Body, ChunkedBody, SizedBody
+from qosweb.server.request.answers import Answer, explain
+from qosweb.units import format_size
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
-
     from aiohttp.http import RawRequestMessage
 
+    from qosweb.server.connection.client_share import SharedPlaces
+
 CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
-HIGH = 128 << 10
-LOW = 32 << 10
+SMALL_MAX = 64 << 10
+SMALL_BODIES_MAX = 1_000  # in memory at a time
+HELD_MAX = 128 << 10  # bytes of a large body that wait for a connection to the server
+LAST_CHUNK = b"0\r\n\r\n"
+
+
+class BodyLimits(NamedTuple):
+    size_max: int
+    rate_min_bps: int  # on average, after the first `pause_max_s`
+    pause_max_s: float  # without a byte
+    total_s: float
 
 
 class RequestBody:
+    """The body of one request. ``refusal`` is the answer to one that is malformed, too large or too slow."""
+
     __slots__ = (
+        "_began",
         "_body",
+        "_client",
+        "_limits",
         "_parts",
-        "_pause",
-        "_paused",
-        "_resume",
-        "_waiter",
+        "_paused_at",
+        "_places",
         "active_at",
-        "broken",
-        "taken_at",
-        "waiting",
+        "held",
+        "is_chunked",
+        "is_continued",
+        "is_small",
+        "length",
+        "received",
+        "refusal",
     )
 
     def __init__(
-        self, message: RawRequestMessage, now: float, pause: Callable[[], None], resume: Callable[[], None]
+        self, message: RawRequestMessage, client: str, now: float, limits: BodyLimits, places: SharedPlaces
     ) -> None:
-        """``message`` is a request with a body. ``pause`` and ``resume`` control reading from the client."""
+        self.is_chunked = bool(message.chunked)
+        self.length = None if self.is_chunked else int(message.headers["Content-Length"])
+        self.is_continued = False  # the client was told to send it
+        self.received = 0  # bytes of content
+        self.held = 0  # of them, those that were not taken
+        self.refusal: Answer | None = None
         self.active_at = now  # when the client last sent bytes, or reading was last resumed
-        self.taken_at = now  # when the other server last took bytes
-        self.waiting = 0  # bytes
-        self.broken: str | None = None  # why the body will never be complete
-        self._body: Body  # RFC 9112 section 6.3
-        self._body = ChunkedBody() if message.chunked else SizedBody(int(message.headers["Content-Length"]))
-        self._parts: deque[bytes] = deque()
-        self._paused = False
-        self._pause = pause
-        self._resume = resume
-        self._waiter: asyncio.Future[None] | None = None
+        self._began = now
+        self._paused_at = 0.0
+        self._limits = limits
+        self._body: Body = ChunkedBody() if self.length is None else SizedBody(self.length)
+        self._parts: list[bytes] = []
+        self._client = client
+        self._places: SharedPlaces | None = None
+        if self.length is not None and self.length > limits.size_max:
+            self._refuse_size()
+        self.is_small = (self.length or 0) <= SMALL_MAX and places.has_room_for(client)
+        if self.is_small:
+            self._places = places
+            places.take(client)
 
     @property
     def is_complete(self) -> bool:
-        """Whether all of the body has arrived."""
         return self._body.is_complete
 
     @property
-    def waits_for_client(self) -> bool:
-        """Whether the client is to send more; if not, the other server is to take more."""
-        return not self.is_complete and not self._paused
+    def holds_up(self) -> bool:
+        """Whether the request waits until more of it has arrived."""
+        return self.is_small and not self._body.is_complete and self.refusal is None
 
     def feed(self, data: bytes, now: float) -> bytes:
         """Add bytes from the client. Returns the bytes after the end of the body."""
         self.active_at = now
-        if self.broken is not None:
+        if self.refusal is not None:
             return b""
         try:
             part, rest = self._body.feed(data)
         except BadBody as bad:
-            self.break_off(str(bad))
+            self.refuse(400, f"The body is malformed: {bad}.")
             return b""
         if part:
-            self._parts.append(part)
-            self.waiting += len(part)
-            if self.waiting >= HIGH and not self._paused and not self.is_complete:
-                self._paused = True
-                self._pause()
-        self._wake()
+            self.received += len(part)
+            self.held += len(part)
+            self._parts.append(b"%x\r\n%b\r\n" % (len(part), part) if self.is_chunked else part)
+            if self.received > self._limits.size_max:
+                self._refuse_size()
+            elif self.received > SMALL_MAX:
+                self.is_small = False
+        if self.is_chunked and self._body.is_complete:
+            self._parts.append(LAST_CHUNK)
         return rest
 
-    async def parts(self, now: Callable[[], float]) -> AsyncIterator[bytes]:
-        """Iterate over the body as it arrives. Raises BadBody."""
-        while True:
-            if self._parts:
-                part = self._parts.popleft()
-                self.waiting -= len(part)
-                self.taken_at = now()
-                if self._paused and self.waiting <= LOW:
-                    self._paused = False
-                    self.active_at = now()
-                    self._resume()
-                yield part
-            elif self.broken is not None:
-                raise BadBody(self.broken)
-            elif self.is_complete:
-                return
-            else:
-                self._waiter = asyncio.get_running_loop().create_future()
-                await self._waiter
+    def take(self) -> list[bytes]:
+        """What has arrived since the last call, framed for the server. A small body stays for a second attempt."""
+        if self.is_small:
+            return self._parts
+        parts, self._parts = self._parts, []
+        self.held = 0
+        return parts
 
-    def break_off(self, why: str) -> None:
-        """End the body before it is complete."""
-        self.broken = why
-        self._wake()
+    def start(self, now: float) -> None:
+        """The client may send now: its time begins."""
+        self._began = self.active_at = now
+        self._paused_at = 0.0
 
-    def _wake(self) -> None:
-        if self._waiter is not None and not self._waiter.done():
-            self._waiter.set_result(None)
+    def on_paused(self, now: float) -> None:
+        """Reading from the client is paused: time does not count."""
+        self._paused_at = now
+
+    def on_resumed(self, now: float) -> None:
+        self._began += now - (self._paused_at or now)
+        self._paused_at = 0.0
+        self.active_at = now
+
+    def check_time(self, now: float) -> None:
+        """Refuse a body that arrives too slowly."""
+        if self._body.is_complete or self._paused_at or self.refusal is not None:
+            return
+        limits, spent_s = self._limits, now - self._began
+        if now - self.active_at > limits.pause_max_s:
+            self.refuse(408, f"No byte of the request body arrived within {limits.pause_max_s:g} seconds.")
+        elif spent_s > limits.total_s:
+            self.refuse(408, f"The request body did not arrive within {limits.total_s:g} seconds.")
+        elif self.received < (spent_s - limits.pause_max_s) * limits.rate_min_bps:
+            rate = format_size(limits.rate_min_bps)
+            self.refuse(408, f"The request body arrives more slowly than {rate} per second.")
+
+    def refuse(self, status: int, reason: str) -> None:
+        self.refusal = explain(status, reason, must_close=True)
+
+    def release(self) -> None:
+        """The request is over."""
+        self._parts = []
+        if self._places is not None:
+            self._places.give_back(self._client)
+            self._places = None
+
+    def _refuse_size(self) -> None:
+        said = "more" if self.length is None else f"{self.length:,} bytes"
+        most = self._limits.size_max
+        self.refuse(413, f"The request body has {said}; this server accepts at most {most:,} bytes.")

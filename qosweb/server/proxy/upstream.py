@@ -1,92 +1,106 @@
-"""HTTP client for upstream servers and other nodes, with a bounded pool of reused connections.
-
-It is aiohttp's client without redirects, cookies, decoding and proxies. Errors before a response begins become
-responses: 502 if the server cannot be reached or does not speak HTTP, 504 if it takes too long, 503 if all connections
-to it are in use for too long.
-Neighbours: ``qosweb.server.proxy.forward`` sends requests and reads responses.
-"""
+"""Upstream servers and peer nodes: routes, health checks, the retry budget, and limits of idle connections."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import asyncio
+from time import perf_counter
+from typing import TYPE_CHECKING, NamedTuple
 
-import aiohttp
-from yarl import URL
-
-from qosweb.server.connection.client_share import part_of
-from qosweb.server.proxy.client_turns import ClientTurns
+from qosweb.http.upstream_heads import UpstreamHeads
+from qosweb.server.connection.client_share import SharedPlaces
+from qosweb.server.proxy.health_check import check
+from qosweb.server.proxy.retry_budget import RetryBudget
+from qosweb.server.proxy.routes import Routes
+from qosweb.server.proxy.server import UpstreamServer
+from qosweb.upstream_settings import UpstreamSettings
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import Callable
 
-    from qosweb.http.hops import Fields
+    from qosweb.server.proxy.server import ServerDefaults
 
-CONNECTIONS_MAX = 200  # to all servers together
-CONNECT_S = 5.0
-KEPT_S = 15.0  # keep-alive of an idle connection; shorter than most servers' timeout
-BUFFER_BYTES = 64 << 10  # of a response that its client does not take
-LINE_MAX = 32 << 10
-
-_OWN_FIELDS = ("Accept", "Accept-Encoding", "User-Agent", "Content-Type")
+PEERS_MAX = 1_000  # addresses of other nodes that are remembered
+WAIT_S = 10.0  # the longest wait for a connection
 
 
-class Unanswered(Exception):
-    """The server did not respond; the client gets ``status``."""
+class StreamLimits(NamedTuple):
+    """Limits of long streams: event streams, upgraded connections, and responses that outlast ``after_s``."""
 
-    def __init__(self, status: int, reason: str) -> None:
-        super().__init__(reason)
-        self.status = status
-        self.reason = reason
+    total_max: int
+    after_s: float
+    idle_s: float  # without a byte
 
 
 class Upstreams:
-    """Connection pool to other servers. Needs a running event loop."""
+    """All servers that this node forwards requests to."""
 
-    def __init__(self, timeout_s: float, share_ppm: int) -> None:
-        """``timeout_s``: how long a server may send nothing. ``share_ppm``: one client's part of the connections."""
-        self.turns = ClientTurns(part_of(CONNECTIONS_MAX, share_ppm), 2 * CONNECT_S)
-        self._timeout_s = timeout_s
-        self._session: aiohttp.ClientSession | None = None
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        me: str,
+        settings: tuple[UpstreamSettings, ...],
+        defaults: ServerDefaults,
+        streams: StreamLimits,
+        log_message: Callable[[str], None],
+    ) -> None:
+        """``me`` is the name of this node. ``log_message`` prints a line for the operator."""
+        self.stream_limits = streams
+        self.streams = SharedPlaces(streams.total_max, defaults.share_ppm)
+        self.me = me.encode()
+        self.budget = RetryBudget()
+        self._loop = loop
+        self._heads = UpstreamHeads(self.me)
+        self._defaults = defaults
+        self._log_message = log_message
+        self._peers: dict[str, UpstreamServer] = {}
+        self.servers = [self._server(one) for one in settings]
+        self.routes = Routes(self.servers)
+        self._checks: list[asyncio.Task[None]] = []
 
-    async def request(
-        self, origin: str, method: str, target: str, fields: Fields, body: AsyncIterator[bytes] | None
-    ) -> aiohttp.ClientResponse:
-        """Send a request; returns the response once its head has arrived. Raises Unanswered."""
-        try:
-            url = URL(origin + target, encoded=True)
-            return await self._opened().request(
-                method, url, headers=fields, data=body, allow_redirects=False, skip_auto_headers=_OWN_FIELDS
-            )
-        except aiohttp.ConnectionTimeoutError:
-            raise Unanswered(503, "No connection to the upstream server in time.") from None
-        except TimeoutError:
-            raise Unanswered(504, "The upstream server did not respond in time.") from None
-        except aiohttp.ClientConnectorError:
-            raise Unanswered(502, "The upstream server cannot be reached.") from None
-        except aiohttp.ServerDisconnectedError:
-            raise Unanswered(502, "The upstream server closed the connection without a response.") from None
-        except aiohttp.ClientResponseError:
-            raise Unanswered(502, "The upstream server sent a response that is not valid HTTP.") from None
-        except (aiohttp.ClientError, OSError):
-            raise Unanswered(502, "The upstream server broke the connection off.") from None
-        except ValueError:  # a field that aiohttp cannot serialise
-            raise Unanswered(400, "The request has a header field that cannot be forwarded.") from None
+    def start(self) -> None:
+        """Begin active health checks."""
+        checked = [one for one in self.servers if one.settings.health_path is not None]
+        self._checks = [asyncio.create_task(self._check_often(one), name=f"check {one.name}") for one in checked]
 
-    async def close(self) -> None:
-        if self._session is not None:
-            await self._session.close()
+    def peer(self, origin: str) -> UpstreamServer:
+        """Another node of the cluster."""
+        server = self._peers.get(origin)
+        if server is None:
+            if len(self._peers) >= PEERS_MAX:
+                self._peers.pop(next(iter(self._peers))).close()
+            server = self._peers[origin] = self._server(UpstreamSettings(url=origin, name=origin))
+        return server
 
-    def _opened(self) -> aiohttp.ClientSession:
-        if self._session is None:
-            self._session = aiohttp.ClientSession(
-                connector=aiohttp.TCPConnector(limit=CONNECTIONS_MAX, keepalive_timeout=KEPT_S),
-                cookie_jar=aiohttp.DummyCookieJar(),
-                auto_decompress=False,
-                read_bufsize=BUFFER_BYTES,
-                max_line_size=LINE_MAX,
-                max_field_size=LINE_MAX,
-                timeout=aiohttp.ClientTimeout(
-                    total=None, connect=2 * CONNECT_S, sock_connect=CONNECT_S, sock_read=self._timeout_s
-                ),
-            )
-        return self._session
+    @property
+    def missing(self) -> str:
+        """Why no request can be forwarded; empty if a server is in, or there is none at all."""
+        if not self.servers or any(one.health.is_in for one in self.servers):
+            return ""
+        return "all upstream servers are out: " + ", ".join(f"{one.name} ({one.health.reason})" for one in self.servers)
+
+    def sweep(self) -> None:
+        for server in (*self.servers, *self._peers.values()):
+            server.sweep()
+
+    def close(self) -> None:
+        for task in self._checks:
+            task.cancel()
+        for server in (*self.servers, *self._peers.values()):
+            server.close()
+
+    def _server(self, settings: UpstreamSettings) -> UpstreamServer:
+        return UpstreamServer(self._loop, settings, self._heads, self._defaults, self._on_health)
+
+    def _on_health(self, server: UpstreamServer) -> None:
+        if server not in self.servers:
+            return
+        if server.health.is_in:
+            self._log_message(f"upstream {server.name} is back")
+        else:
+            self._log_message(f"upstream {server.name} is out: {server.health.reason}")
+
+    async def _check_often(self, server: UpstreamServer) -> None:
+        while True:
+            why = await check(server)
+            server.on_check(perf_counter(), is_good=not why, why=why)
+            await asyncio.sleep(server.settings.health_interval)

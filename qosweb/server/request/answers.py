@@ -69,11 +69,6 @@ class Answer:
         return Answer(self.status, self.head, (), self.must_close, self.error)
 
 
-def status_line(status: int) -> bytes:
-    """The status line, also for an unknown status of an upstream server."""
-    return _STATUS_LINES.get(status, f"HTTP/1.1 {status} \r\n").encode()
-
-
 def serialise_head(status: int, fields: Sequence[tuple[str, str]]) -> bytes:
     lines = [_STATUS_LINES[status]]
     lines += [f"{name}: {value}\r\n" for name, value in fields]

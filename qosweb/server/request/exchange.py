@@ -17,9 +17,11 @@ if TYPE_CHECKING:
 
     from qosweb.admission import ClassAccount, Decided, Permit, Wait
     from qosweb.engine.local.request_ids import RequestId
+    from qosweb.http.hops import OutgoingFields
     from qosweb.http.targets import RequestTarget
     from qosweb.server.files.page_store import Failure
     from qosweb.server.files.pages import Page, Resource
+    from qosweb.server.proxy.request_body import RequestBody
     from qosweb.server.request.ignored_body import IgnoredBody
 
 
@@ -64,7 +66,12 @@ class Exchange:
     upstream_s: float | None = None  # until the response of another server began, or failed
     channel_until: float | None = None  # set at the end: when its last byte was due
     ignored_body: IgnoredBody | None = None  # which the connection reads before the request continues
+    request_body: RequestBody | None = None  # for another server
     ticket: str | None = None  # from the query of the target; see qosweb.engine.local.tickets
+    head_bytes: bytes | None = None  # its head, if it came in one piece and has no body
+    outgoing: OutgoingFields | None = None  # its fields for another server
+    request_id: str = ""  # that a trusted proxy gave it
+    first_byte_at: float | None = None  # when another server began to respond
     was_delayed: bool = False  # by its client, the disk or another server: its service time does not measure this node
     stage: int = 0  # index of the current stage
     rereads: int = 0
@@ -86,7 +93,7 @@ class Exchange:
     @property
     def path(self) -> str | None:
         try:  # a request that was rejected for its method has no parsed target
-            return (self.target or parse_target(self.message.path)).path
+            return (self.target or parse_target(self.message.path, must_be_file=False)).path
         except BadTarget:
             return None
 
@@ -106,12 +113,19 @@ class Exchange:
         return self.message.method == "HEAD"
 
     @property
-    def waits_for_ignored_body(self) -> bool:
+    def waits_for_body(self) -> bool:
+        """Whether the connection has to read more of the body before the request continues."""
+        if self.request_body is not None:
+            return self.request_body.holds_up
         return self.ignored_body is not None and not self.ignored_body.is_over
 
     @property
+    def has_unread_body(self) -> bool:
+        return self.has_body and (self.request_body is None or not self.request_body.is_complete)
+
+    @property
     def keeps_alive(self) -> bool:
-        return not (self.message.should_close or self.message.upgrade or self.has_body)
+        return not (self.message.should_close or self.message.upgrade or self.has_unread_body)
 
     @property
     def expects_continue(self) -> bool:

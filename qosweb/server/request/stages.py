@@ -13,6 +13,8 @@ import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from aiohttp.http import HttpVersion11
+
 from qosweb.admission import Denial, Forward, Permit, Wait
 from qosweb.engine.local.tickets import without_ticket
 from qosweb.http.hosts import parse_host
@@ -26,18 +28,25 @@ from qosweb.http.ranges import (
     unsatisfied_range,
 )
 from qosweb.http.targets import BadTarget, parse_target
+from qosweb.server.files.files import NotServed
 from qosweb.server.files.page_store import Loaded, PageStore, status_of
 from qosweb.server.files.pages import Moved, Page, Resource, page_fields, validator_fields
 from qosweb.server.proxy.forward import ForwardTarget
+from qosweb.server.proxy.request_body import RequestBody
 from qosweb.server.request.answers import Answer, bodiless, explain, serialise_head
 from qosweb.server.request.exchange import WAITING, Exchange, Waiting
 from qosweb.server.request.ignored_body import IgnoredBody
 
 if TYPE_CHECKING:
     from qosweb.admission import AdmissionControl, ClassAccount, Clock
+    from qosweb.blocklist.block_list import BlockList
+    from qosweb.server.connection.client_share import SharedPlaces
+    from qosweb.server.proxy.request_body import BodyLimits
+    from qosweb.server.proxy.routes import Routes
 
 ALLOW = ("Allow", "GET, HEAD, OPTIONS")
 RANGES_MAX = 16
+BLOCKED = "blocked"  # the decision for the access log
 
 _explain_denial = functools.lru_cache(maxsize=256)(explain)  # under overload most requests get one of a few responses
 
@@ -52,7 +61,10 @@ class Site:
     admission: AdmissionControl
     clock: Clock
     is_secure: bool  # reached by TLS
-    upstream: str | None = None  # the server for requests that are not for a file here
+    blocks: BlockList  # clients and networks that are refused
+    body_limits: BodyLimits
+    small_bodies: SharedPlaces  # request bodies in memory
+    routes: Routes | None  # to the servers for requests that are not for a file here
 
     def account_of(self, exchange: Exchange) -> ClassAccount:
         """The account of the request's class. Classifies the request if that has not happened yet."""
@@ -89,7 +101,7 @@ def check_method(exchange: Exchange, site: Site) -> Step:
     With an upstream server, nearly every method is allowed: that server gets all requests that are not for a file.
     """
     method = exchange.message.method
-    if site.upstream is not None and method not in ("CONNECT", "TRACE") and exchange.message.path != "*":
+    if site.routes is not None and method not in ("CONNECT", "TRACE") and exchange.message.path != "*":
         return None
     if method not in ("GET", "HEAD", "OPTIONS"):
         return explain(405, f"{method} is not allowed here.", [ALLOW], must_close=method == "CONNECT")
@@ -110,7 +122,7 @@ def resolve_target(exchange: Exchange, site: Site) -> Step:
     if not site.is_secure and exchange.message.path[:6].lower() == "https:":  # RFC 9110 section 7.4
         return explain(421, "An https target was requested on a connection without TLS.", must_close=True)
     try:
-        exchange.target = parse_target(exchange.message.path)
+        exchange.target = parse_target(exchange.message.path, must_be_file=site.routes is None)
     except BadTarget as bad:
         if bad.status == 404:
             return explain(404, "There is no such page.")
@@ -122,6 +134,36 @@ def resolve_target(exchange: Exchange, site: Site) -> Step:
         exchange.proxy, exchange.client = exchange.proxy or exchange.client, client
         exchange.is_from_node = True
     return None
+
+
+def read_body(exchange: Exchange, site: Site) -> Step:
+    """Wait for a small request body; refuse one that is too large. A large body is streamed after admission."""
+    if not exchange.has_body:
+        return None
+    body = exchange.request_body
+    if body is None:
+        if exchange.message.chunked and exchange.message.version != HttpVersion11:  # RFC 9112 section 6.1
+            return explain(400, "A chunked body needs HTTP/1.1.", must_close=True)
+        if exchange.message.chunked and (exchange.field("Transfer-Encoding") or "").strip().lower() != "chunked":
+            return explain(400, "The only transfer coding that is forwarded is chunked.", must_close=True)
+        body = RequestBody(exchange.message, exchange.client, site.clock.read(), site.body_limits, site.small_bodies)
+        exchange.request_body = body
+    if body.refusal is not None:
+        return body.refusal
+    return WAITING if body.holds_up else None
+
+
+def refuse_blocked(exchange: Exchange, site: Site) -> Step:
+    """Refuse the requests of blocked clients, before they cost the disk or a queue anything."""
+    if not site.blocks:
+        return None
+    assert exchange.target is not None
+    block = site.blocks.find(exchange.client, exchange.target.path)
+    if block is None:
+        return None
+    exchange.outcome = BLOCKED
+    fields = [("QoS-Decision", f"blocked; reference={block.id}"), ("Cache-Control", "no-store")]
+    return explain(403, f"Requests from your network are blocked here. Reference: {block.id}.", fields)
 
 
 def look_up_file(exchange: Exchange, site: Site) -> Step:
@@ -139,7 +181,7 @@ def classify(exchange: Exchange, site: Site) -> Step:
         exchange.expected_size = 0
     elif resource is not None:
         exchange.expected_size = resource.plain.size
-    if resource is not None or site.upstream is not None:
+    if resource is not None or site.routes is not None:
         _record_access(exchange, site)
     return None
 
@@ -163,7 +205,7 @@ def admit(exchange: Exchange, site: Site) -> Step:
         return None
     exchange.outcome = decided.decision
     if isinstance(decided, Forward):
-        return ForwardTarget(decided.origin, decided.target, decided.node)
+        return ForwardTarget(decided.target, None, decided.origin, decided.node)
     if isinstance(decided, Denial):
         exchange.reason = decided.reason
         return _explain_denial(decided.status, decided.text, decided.fields)
@@ -190,16 +232,22 @@ def find_page(exchange: Exchange, site: Site) -> Step:
         location = failure.location + (f"?{target.query}" if target.query else "")
         return explain(301, "This is a directory; its address must end with a slash.", [("Location", location)])
     status, reason = status_of(failure)
-    if status == 404 and site.upstream is not None:
+    if status == 404 and site.routes is not None:
         return None
     return explain(status, reason, [("Retry-After", "1")] if status == 503 else ())
 
 
 def forward_upstream(exchange: Exchange, site: Site) -> Step:
     """Forward a request that is not for a file to the upstream server, if there is one."""
-    if exchange.resource is not None or site.upstream is None:
+    if exchange.resource is not None or site.routes is None:
         return None
-    return ForwardTarget(site.upstream, exchange.origin_form)
+    assert exchange.target is not None
+    if exchange.message.method == "OPTIONS" and exchange.field("Max-Forwards") == "0":  # RFC 9110 section 7.6.2
+        return bodiless(204, [])
+    route = site.routes.find(exchange.host, exchange.target.path)
+    if route is None:
+        return explain(404, "No server is configured for this address.")
+    return ForwardTarget(exchange.origin_form, route)
 
 
 def choose_variant(exchange: Exchange, site: Site) -> Step:  # noqa: ARG001
@@ -257,8 +305,10 @@ def _ignore_body(exchange: Exchange) -> Answer | Waiting | None:
 
 
 def _may_be_file(exchange: Exchange, site: Site) -> bool:
-    """Whether the request may be for a file. Every other request goes to the upstream server."""
-    return site.upstream is None or (not exchange.has_body and exchange.message.method in ("GET", "HEAD"))
+    """Whether the request may be for a file. Every other request goes to an upstream server."""
+    if site.routes is None:
+        return True
+    return site.store.root is not None and not exchange.has_body and exchange.message.method in ("GET", "HEAD")
 
 
 def _look_up(exchange: Exchange, site: Site) -> Waiting | None:
@@ -272,6 +322,9 @@ def _look_up(exchange: Exchange, site: Site) -> Waiting | None:
     if resource is not None:
         resource.recently_used = True
         exchange.resource = resource
+        return None
+    if site.routes is not None and site.store.is_absent(key, exchange.started):
+        exchange.failure = NotServed()
         return None
 
     def loaded(result: Loaded) -> None:

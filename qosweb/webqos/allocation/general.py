@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from fractions import Fraction
 from math import lcm
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from qosweb.webqos.allocation.groups import Exact
 from qosweb.webqos.allocation.simplex import Program
@@ -35,17 +35,6 @@ class Relation:
         return self.weight_left * left - self.weight_right * right
 
 
-class Filled(NamedTuple):
-    """Exact shares, where the capacity was exhausted, and whether that prevented floors from being met.
-
-    ``level``: the level of priority that was being raised, and its height; None if the capacity sufficed for all.
-    """
-
-    exact: Exact
-    level: tuple[int, Fraction] | None
-    is_short: bool
-
-
 def fill(
     capacity: int,
     demand: Sequence[int],
@@ -54,17 +43,12 @@ def fill(
     ceilings: Iterable[Group],
     relations: Sequence[Relation] = (),
     full: Iterable[tuple[int, ...]] = (),
-    *,
-    many: int = 1,
-) -> Filled:
-    """The exact shares: floors first (``full``: sets that keep all their demand, before any floor), then max-min.
-
-    The last class counts ``many`` times against the capacity: it stands for that number of classes.
-    """
-    filling = _Filling(capacity, demand, floors, ceilings, relations, full, many)
+) -> Exact:
+    """The exact shares: floors first (``full``: sets that keep all their demand, before any floor), then max-min."""
+    filling = _Filling(capacity, demand, floors, ceilings, relations, full)
     for level in sorted({levels[one] for one in filling.present}):
-        filling.lift(level, [one for one in filling.present if levels[one] == level])
-    return filling.filled()
+        filling.lift([one for one in filling.present if levels[one] == level])
+    return filling.exact()
 
 
 class _Filling:
@@ -78,7 +62,6 @@ class _Filling:
         ceilings: Iterable[Group],
         relations: Sequence[Relation],
         full: Iterable[tuple[int, ...]],
-        many: int,
     ) -> None:
         self.present = [one for one, amount in enumerate(demand) if amount > 0]
         self._demand = demand
@@ -88,8 +71,7 @@ class _Filling:
         self._limits: list[int] = []
         for one in self.present:
             self._add_row([(one, 1)], demand[one])
-        last = len(demand) - 1
-        self._capacity = self._add_row([(one, many if one == last else 1) for one in self.present], capacity)
+        self._add_row([(one, 1) for one in self.present], capacity)
         for group, ppm in ceilings:
             if ppm < sum([demand[one] for one in group]):
                 self._add_row([(one, 1) for one in group], ppm)
@@ -104,10 +86,8 @@ class _Filling:
                 unit = self._add_row([], 1)
                 stages.append([(self._add_row([(one, -1) for one in group], 0), unit, ppm) for group, ppm in needs])
         self._program = Program(len(self.present), self._rows, self._limits)
-        self._level: tuple[int, Fraction] | None = None
-        met = [_meet(self._program, needs) for needs in stages]
-        self._note_level(0, Fraction(0))
-        self._is_short = not all(met) and self._level is not None
+        for stage_needs in stages:
+            _meet(self._program, stage_needs)
 
     def _add_row(self, entries: Iterable[tuple[int, int]], limit: int) -> int:
         row: dict[int, int] = {}
@@ -119,11 +99,7 @@ class _Filling:
         self._limits.append(limit)
         return len(self.present) + len(self._rows) - 1
 
-    def _note_level(self, level: int, height: Fraction) -> None:
-        if self._level is None and self._capacity in self._program.zero:
-            self._level = level, height
-
-    def lift(self, level: int, rising: list[int]) -> None:
+    def lift(self, rising: list[int]) -> None:
         """Raises the classes of a level of priority together; a class that cannot rise further stops."""
         program, zero = self._program, self._program.zero
         height = Fraction(0)
@@ -139,24 +115,18 @@ class _Filling:
                 return
             rising = going
             height += program.raise_together([(self._column[one], 1) for one in going])
-            self._note_level(level, height)
 
-    def filled(self) -> Filled:
+    def exact(self) -> Exact:
         scale = lcm(*(share.denominator for share in self._shares))
-        amounts = [share.numerator * (scale // share.denominator) for share in self._shares]
-        return Filled(Exact(amounts, scale), self._level, self._is_short)
+        return Exact([share.numerator * (scale // share.denominator) for share in self._shares], scale)
 
 
-def _meet(program: Program, needs: list[tuple[int, int, int]]) -> bool:
-    """Meets the same fraction of every floor; floors that cannot rise stop, the others continue up to their full value.
-
-    Returns whether all were met.
-    """
+def _meet(program: Program, needs: list[tuple[int, int, int]]) -> None:
+    """Meets the same fraction of every floor. Floors that cannot rise stop; the others go on to their full value."""
     unit = needs[0][1]
     met = Fraction(0)
     while met < 1:
         left = [need for need in needs if need[0] not in program.zero]
         if not left:
-            return False
+            return
         met += program.raise_together([(unit, 1), *((slack, ppm) for slack, _, ppm in left)])
-    return len(left) == len(needs)

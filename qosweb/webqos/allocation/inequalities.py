@@ -53,31 +53,21 @@ def satisfied(rows: Iterable[Inequality], shares: Sequence[Fraction | int]) -> b
     return all(sum(factor * shares[one] for one, factor in row.terms) <= row.limit for row in rows)
 
 
-def refuted(rows: Sequence[Inequality], multipliers: Sequence[Fraction | int]) -> bool:
-    """True if these multipliers prove (Farkas) that no shares satisfy all rows: 0 <= (sum of rows) < 0."""
-    if any(multiplier < 0 for multiplier in multipliers):
-        return False
-    total: dict[int, Fraction | int] = {}
-    limit: Fraction | int = 0
-    for row, multiplier in zip(rows, multipliers, strict=True):
-        if multiplier:
-            limit += multiplier * row.limit
-            for one, factor in row.terms:
-                total[one] = total.get(one, 0) + multiplier * factor
-    return limit < 0 and all(sum_of_class >= 0 for sum_of_class in total.values())
-
-
-def solvable(rows: Sequence[Inequality]) -> bool:
-    """True if there is a solution. Exact arithmetic: always right, but slow for hundreds of classes."""
-    if any(not row.terms and row.limit < 0 for row in rows):
-        return False
+def culprits(rows: Sequence[Inequality]) -> set[int] | None:
+    """None if there is a solution; else the constraints that a proof of the contradiction uses. Exact."""
+    for row in rows:
+        if not row.terms and row.limit < 0:
+            return {row.constraint} - {ALWAYS}
     named = sorted({one for row in rows for one, _ in row.terms})
     column = {one: c for c, one in enumerate(named)}
     table = [{column[one]: factor for one, factor in row.terms} for row in rows]
     # Rows with a negative limit are met by the same fraction; the last row limits that fraction to 1.
     program = Program(len(named), [*table, {}], [*(max(row.limit, 0) for row in rows), 1])
     demanded = [(len(named) + r, -row.limit) for r, row in enumerate(rows) if row.limit < 0]
-    return program.raise_together([(len(named) + len(rows), 1), *demanded]) == 1
+    if program.raise_together([(len(named) + len(rows), 1), *demanded]) == 1:
+        return None
+    # Slacks that cannot rise: the multipliers of their rows prove the contradiction (Farkas).
+    return {row.constraint for r, row in enumerate(rows) if len(named) + r in program.zero} - {ALWAYS}
 
 
 def _row(sides: Iterable[tuple[tuple[int, ...], int]], limit: int, constraint: int) -> Inequality:

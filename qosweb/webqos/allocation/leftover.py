@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from qosweb.webqos.allocation.general import fill
 from qosweb.webqos.allocation.groups import exceeded, upper_bounds
 from qosweb.webqos.allocation.nested import Nested
-from qosweb.webqos.allocation.packing import fill_under
 from qosweb.webqos.allocation.problem import PPM
 from qosweb.webqos.allocation.rounding import Rounding
 
@@ -22,7 +22,6 @@ class Leftover:
 
     def __init__(self, problem: Problem, levels: Sequence[int]) -> None:
         self._levels = levels
-        self._offsets = [level * PPM for level in levels]
         self._ceilings = upper_bounds(bound for bound in problem.ceilings if bound.hard)
         self._nested = Nested(levels, (), self._ceilings)
         self._everyone: Group = (tuple(range(problem.classes)), PPM)
@@ -37,7 +36,6 @@ class Leftover:
             return shares
         more = [amount - share for amount, share in zip(demand, held, strict=True)]
         rooms = [(group, ppm - sum(held[one] for one in group)) for group, ppm in (self._everyone, *self._ceilings)]
-        exact = fill_under(rooms, [0] * len(held), more, self._offsets)
-        assert exact is not None, "what is held exceeds a hard ceiling"
+        exact = fill(PPM, more, self._levels, (), rooms)
         gains = Rounding(self._levels, (), rooms).whole(exact, more)
         return [share + gain for share, gain in zip(held, gains, strict=True)]

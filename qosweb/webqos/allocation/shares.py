@@ -43,9 +43,8 @@ rounding, follow from the exact shares alone.
 
 A contradictory problem is no error here: its floors yield as above.
 
-Neighbours: ``contention`` is phase 1, ``leftover`` phase 2. Four methods find shares: water levels where all bounds
-are nested (``nested``, ``water``); progressive filling where ceilings alone bind (``packing``); linear programs over
-the classes that binding rules name, beside any number of others (``level_search``); and over all (``general``).
+Neighbours: ``contention`` is phase 1, ``leftover`` phase 2. Two methods find shares: water levels where all bounds are
+nested (``nested``, ``water``), else linear programs (``general``).
 """
 
 from __future__ import annotations

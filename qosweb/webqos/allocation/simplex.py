@@ -1,6 +1,7 @@
 """Exact simplex method for a sequence of objectives, each solved on the optimal face of those before. Pure.
 
-Paper: Bland, "New finite pivoting rules for the simplex method", 1977 (the rule that cannot cycle).
+Paper: Bland, "New finite pivoting rules for the simplex method", 1977 (the rule that cannot cycle). It is used only
+after many pivots: the column with the most negative cost usually needs far fewer of them, but may cycle.
 
 The program is  A x + s = b,  x >= 0,  s >= 0,  in integers with b >= 0: the origin is a solution, so there is no first
 phase. Variables are numbers: the columns of A first, then one slack for each row, then the objectives in the order in
@@ -24,6 +25,8 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+
+STEEPEST_MAX = 200  # pivots per objective
 
 
 class _Row:
@@ -58,8 +61,10 @@ class Program:
         self._next += 1
         self._add_column(objective, dict(parts))
         row = self._enter(objective)
-        while improving := [variable for variable, cost in row.entries.items() if cost < 0]:
-            self._enter(min(improving))
+        pivots = 0
+        while improving := [(cost, variable) for variable, cost in row.entries.items() if cost < 0]:
+            pivots += 1
+            self._enter(min(improving)[1] if pivots < STEEPEST_MAX else min(variable for _, variable in improving))
         return self._keep_optimal_face(row)
 
     def _add_column(self, objective: int, weights: dict[int, int]) -> None:

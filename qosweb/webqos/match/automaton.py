@@ -6,9 +6,8 @@ cache, unless patterns have a star within a segment. Then an uncached transition
 segment, never all patterns. The caches are bounded, because clients choose the segments.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
-from types import MappingProxyType
-from typing import Any, TypeVar
+from collections.abc import Iterable, Iterator
+from typing import Any
 
 from qosweb.webqos.globs import FILLER, Glob
 from qosweb.webqos.overlaps import Overlaps, TooManyOverlaps
@@ -23,30 +22,23 @@ class TooManyWays(Exception):
     """The patterns overlap in more ways than the limit."""
 
 
-K = TypeVar("K")
-V = TypeVar("V")
-
-_EMPTY: Mapping[Any, Any] = MappingProxyType({})
 _NOTHING: frozenset[int] = frozenset()
 
 
 class _Node:
-    """A trie node. ``deep`` is the child for '**', which has a transition to itself for every segment.
-
-    Most nodes have few children, so empty mappings are shared.
-    """
+    """A trie node. ``deep`` is the child for '**', which has a transition to itself for every segment."""
 
     __slots__ = ("accepts", "by_head", "by_tail", "deep", "globs", "is_deep", "literals", "others", "stems")
 
     def __init__(self, *, is_deep: bool = False) -> None:
         self.is_deep = is_deep
-        self.literals: Mapping[str, _Node] = _EMPTY
-        self.stems: Mapping[str, _Node] = _EMPTY  # a page with any extension
-        self.globs: Mapping[str, tuple[Glob, _Node]] = _EMPTY
+        self.literals: dict[str, _Node] = {}
+        self.stems: dict[str, _Node] = {}  # a page with any extension
+        self.globs: dict[str, tuple[Glob, _Node]] = {}
         # The same globs, indexed by their literal start or end, per length of it.
-        self.by_head: Mapping[int, dict[str, list[tuple[Glob, _Node]]]] = _EMPTY
-        self.by_tail: Mapping[int, dict[str, list[tuple[Glob, _Node]]]] = _EMPTY
-        self.others: tuple[tuple[Glob, _Node], ...] = ()
+        self.by_head: dict[int, dict[str, list[tuple[Glob, _Node]]]] = {}
+        self.by_tail: dict[int, dict[str, list[tuple[Glob, _Node]]]] = {}
+        self.others: list[tuple[Glob, _Node]] = []
         self.deep: _Node | None = None
         self.accepts = _NOTHING
 
@@ -58,32 +50,23 @@ class _Node:
                 self.deep = _Node(is_deep=True)
             return self.deep
         if "*" not in segment:
-            self.literals = own = _own(self.literals)
-            if segment not in own:
-                own[segment] = _Node()
-            return own[segment]
-        self.globs = own_globs = _own(self.globs)
-        if segment not in own_globs:
-            own_globs[segment] = (Glob.parse(segment), _Node())
-            self._index(own_globs[segment])
-        return own_globs[segment][1]
+            return self.literals.setdefault(segment, _Node())
+        if segment not in self.globs:
+            self.globs[segment] = (Glob.parse(segment), _Node())
+            self._index(self.globs[segment])
+        return self.globs[segment][1]
 
     def stem(self, segment: str) -> "_Node":
-        self.stems = own = _own(self.stems)
-        if segment not in own:
-            own[segment] = _Node()
-        return own[segment]
+        return self.stems.setdefault(segment, _Node())
 
     def _index(self, entry: tuple[Glob, "_Node"]) -> None:
         head, _, tail = entry[0]
         if len(tail) > len(head):
-            self.by_tail = by_tail = _own(self.by_tail)
-            by_tail.setdefault(len(tail), {}).setdefault(tail, []).append(entry)
+            self.by_tail.setdefault(len(tail), {}).setdefault(tail, []).append(entry)
         elif head:
-            self.by_head = by_head = _own(self.by_head)
-            by_head.setdefault(len(head), {}).setdefault(head, []).append(entry)
+            self.by_head.setdefault(len(head), {}).setdefault(head, []).append(entry)
         else:
-            self.others = (*self.others, entry)
+            self.others.append(entry)
 
     def after(self, segment: str) -> Iterator["_Node"]:
         if self.is_deep:
@@ -107,56 +90,23 @@ class _Node:
                 yield node
 
 
-def _own(shared: Mapping[K, V]) -> dict[K, V]:
-    return shared if isinstance(shared, dict) else {}
-
-
-_NO_STEPS: dict[str, "AutomatonState"] = {}  # shared by all states without transitions
-
-
 class AutomatonState:
     """A set of trie nodes. ``accepts`` are the patterns that cover a page whose segments lead here.
 
     ``meaning`` is a cache for the user of the automaton: a value computed from ``accepts``.
     """
 
-    __slots__ = (
-        "accepts",
-        "by_stem",
-        "has_globs",
-        "has_stems",
-        "is_last",
-        "meaning",
-        "names_nothing",
-        "next",
-        "nodes",
-        "otherwise",
-    )
+    __slots__ = ("accepts", "has_globs", "is_last", "meaning", "names_nothing", "next", "nodes", "otherwise")
 
     def __init__(self, nodes: tuple[_Node, ...]) -> None:
         self.nodes = nodes
-        self.accepts = _NOTHING
+        self.accepts = frozenset(number for node in nodes for number in node.accepts)
+        self.next: dict[str, AutomatonState] = {}
         self.otherwise: AutomatonState | None = None  # after a segment that occurs in no pattern
-        self.has_globs = self.has_stems = False
-        self.names_nothing = True  # all segments lead to the same state
-        self.is_last = True  # all segments lead back to this state
-        for node in nodes:
-            if node.accepts:
-                self.accepts |= node.accepts
-            if node.globs:
-                self.has_globs = True
-            if node.stems:
-                self.has_stems = True
-            if node.literals:
-                self.names_nothing = False
-            if not node.is_deep:
-                self.is_last = False
-        if self.has_globs or self.has_stems:
-            self.names_nothing = False
-        if not self.names_nothing:
-            self.is_last = False
-        self.next: dict[str, AutomatonState] = _NO_STEPS if self.names_nothing else {}
-        self.by_stem: dict[str, AutomatonState] = {} if self.has_stems else _NO_STEPS
+        self.has_globs = any(node.globs for node in nodes)
+        # All segments lead to the same state, or even back to this one.
+        self.names_nothing = not self.has_globs and not any(node.literals or node.stems for node in nodes)
+        self.is_last = self.names_nothing and all(node.is_deep for node in nodes)
         self.meaning: Any = None
 
 
@@ -237,44 +187,17 @@ class PatternAutomaton:
 
     def _step(self, state: AutomatonState, segment: str) -> AutomatonState:
         """A transition that is not cached."""
-        is_named = False
-        for node in state.nodes:
-            if segment in node.literals:
-                is_named = True
-                break
+        is_named = any(segment in node.literals for node in state.nodes)
         if not is_named and not state.has_globs:
-            if not state.has_stems or "." not in segment:
-                return state.otherwise or self._otherwise(state)
             stem = segment.partition(".")[0]
-            following = state.by_stem.get(stem)
-            if following is not None:
-                return following
-            if not any(stem in node.stems for node in state.nodes):
-                return state.otherwise or self._otherwise(state)
-            following = state.by_stem[stem] = self._after(state, segment)
-            return following
-        following = self._after(state, segment)
-        if is_named or len(state.next) < REMEMBERED_MAX:
+            if stem == segment or not any(stem in node.stems for node in state.nodes):
+                if state.otherwise is None:
+                    state.otherwise = self._state([node for node in state.nodes if node.is_deep])
+                return state.otherwise
+        following = self._state([after for node in state.nodes for after in node.after(segment)])
+        if is_named or (state.has_globs and len(state.next) < REMEMBERED_MAX):
             state.next[segment] = following
         return following
-
-    def _otherwise(self, state: AutomatonState) -> AutomatonState:
-        following = state.otherwise = self._state([node for node in state.nodes if node.is_deep])
-        return following
-
-    def _after(self, state: AutomatonState, segment: str) -> AutomatonState:
-        if state.has_globs:
-            return self._state([after for node in state.nodes for after in node.after(segment)])
-        nodes: list[_Node] = []
-        stem = segment.partition(".")[0] if state.has_stems and "." in segment else None
-        for node in state.nodes:
-            if node.is_deep:
-                nodes.append(node)
-            if segment in node.literals:
-                nodes.append(node.literals[segment])
-            if stem is not None and stem in node.stems:
-                nodes.append(node.stems[stem])
-        return self._state(nodes)
 
     def _state(self, nodes: list[_Node]) -> AutomatonState:
         if len(nodes) == 1 and nodes[0].deep is None:

@@ -47,8 +47,8 @@ class Scope:
         self.found.append(error(span, message, hint, notes))
         return Unresolved()
 
-    def warn(self, span: Span, message: str, hint: str = "", notes: tuple[Note, ...] = ()) -> None:
-        self.found.append(warning(span, message, hint, notes))
+    def warn(self, span: Span, message: str, hint: str = "") -> None:
+        self.found.append(warning(span, message, hint))
 
     def read(self, read: Callable[[str], T], literal: tree.Literal) -> T:
         """Parse ``literal``, which may be a name of a value. Raises Unresolved after reporting its error."""

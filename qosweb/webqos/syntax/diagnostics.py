@@ -49,11 +49,11 @@ def in_order(found: Iterable[Diagnostic]) -> list[Diagnostic]:
     return sorted(unique.values(), key=lambda one: (one.span.start, one.severity, one.message))
 
 
-def render(source: Source, found: Sequence[Diagnostic], shown_max: int = SHOWN_MAX) -> str:
-    """Format diagnostics for people. Beyond ``shown_max`` only their number is given."""
-    parts = [_render_one(source, one) for one in found[:shown_max]]
-    if len(found) > shown_max:
-        parts.append(f"{source.name}: and {len(found) - shown_max} more\n")
+def render(source: Source, found: Sequence[Diagnostic]) -> str:
+    """Format diagnostics for people. Beyond ``SHOWN_MAX`` only their number is given."""
+    parts = [_render_one(source, one) for one in found[:SHOWN_MAX]]
+    if len(found) > SHOWN_MAX:
+        parts.append(f"{source.name}: and {len(found) - SHOWN_MAX} more\n")
     return "".join(parts)
 
 

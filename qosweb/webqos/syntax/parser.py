@@ -7,7 +7,6 @@ from qosweb.webqos.syntax.grammar import Grammar
 from qosweb.webqos.syntax.parse_errors import ParseError
 from qosweb.webqos.syntax.positions import Source
 from qosweb.webqos.syntax.scanner import scan
-from qosweb.webqos.syntax.statement_shapes import Shapes
 from qosweb.webqos.syntax.tree import Statement, Tree
 
 _LET = re.compile(r"let\s+([A-Za-z_][\w-]*)")
@@ -17,13 +16,13 @@ ERRORS_MAX = 1_000  # beyond this, the file is not a specification
 def parse(source: Source) -> tuple[Tree, list[Diagnostic]]:
     """The statements that could be parsed, and the errors of the others."""
     pieces = scan(source)
-    shapes = Shapes(Grammar())
+    grammar = Grammar()
     errors = list(pieces.errors)
     statements: list[Statement] = []
     unread: set[str] = set()
     for span in pieces.statements:
         try:
-            statements.append(shapes.statement(source.cut(span), span.start))
+            statements.append(grammar.statement(source.cut(span), span.start))
         except ParseError as failure:
             errors.append(failure.diagnostic)
             if (let := _LET.match(source.text, span.start)) is not None:

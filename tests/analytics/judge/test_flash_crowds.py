@@ -8,7 +8,7 @@ from qosweb.analytics.read.timeline import Timeline
 
 
 def row(at: int, name: str, served: int, denied: int = 0) -> OutcomeCounts:
-    return OutcomeCounts(at, None, name, served, denied, 0, 0, 0, 0, 0, 0, served * 100)
+    return OutcomeCounts(at, None, name, served, denied, 0, 0, 0, 0, 0, 0, 0, served * 100)
 
 
 TABLE = [

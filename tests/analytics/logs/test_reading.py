@@ -46,6 +46,7 @@ def test_all_formats_and_all_causes_of_bad_lines(spark: SparkSession, tmp_path: 
     twice = log.request(1.5, "/a", "redirected")
     log.lines.append({**twice, "decision": "served", "status": 200, "node": "n2"})
     log.lines.append({**twice, "decision": "denied", "status": 503, "node": "n1"})
+    log.request(1.5, "/a", "blocked", status=403)
     plain = log.write(logs / "n1.log", lambda line: line["node"] == "n1")
     with plain.open("a") as file:
         file.write("".join(line + "\n" for line in BAD) + "\n")
@@ -65,7 +66,8 @@ def test_all_formats_and_all_causes_of_bad_lines(spark: SparkSession, tmp_path: 
     assert once.outcome == VIOLATED
     assert f"{twice['rid']}: denied at n1, served at n2" in once.reason
     rows = {row.name: row for row in findings.table if row.window_s is None and row.node is None}
-    assert (rows["/a"].served, rows["/a"].denied, rows["/a"].redirected) == (11, 1, 1)
+    assert (rows["/a"].served, rows["/a"].denied, rows["/a"].redirected, rows["/a"].blocked) == (11, 1, 1, 1)
+    assert rows["/a"].asked == 12  # no guarantee applies to blocked requests
     assert (rows["-"].served, rows["-"].denied, rows["default"].asked) == (1, 1, 10)
     assert findings.notes == ["2 requests in the combined format, which has no class: not judged"]
     assert {row.name for row in findings.top if row.what == "page"} >= {"/x", "/default.html"}

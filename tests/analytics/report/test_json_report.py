@@ -39,7 +39,8 @@ def _findings() -> Findings:
     return Findings(
         AnalysisLimits(), VIOLATED, [window._replace(key=None)], [window],
         [Verdict("cluster", "one chain", "", None, HELD, "")],
-        {window: ["r-1"]}, [OutcomeCounts(0, None, "/a", 1, 2, 3, 4, 5, 6, 7, 8, 9, (1.0, 2.0, 3.0), (1.0, 2.0, 3.0))],
+        {window: ["r-1"]},
+        [OutcomeCounts(0, None, "/a", 1, 2, 3, 4, 5, 6, 7, 8, 0, 9, (1.0, 2.0, 3.0), (1.0, 2.0, 3.0))],
         [DetectedCrowd("/a", 0, 10, 3.0, (("/b", 1.0, 0.5),))], [WindowCapacity(0, 1.0, 2)], [ClassNeed("/a", 1.0, 2.0,
         1.0)], [("a.log", "cut off", 1)], [], list(policies.values()), ["a note"], 1, 0.0, 10.0, [Top("page", "/a/x", 1,
         1, 9)],

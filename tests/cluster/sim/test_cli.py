@@ -27,7 +27,6 @@ if TYPE_CHECKING:
         (["--narrate"], "--narrate needs --seed"),
         (["--trace", "x"], "--trace needs --seed"),
         (["--seed", "1", "--seeds", "2"], "--seed runs one seed"),
-        (["--hash", "--minutes", "1"], "--hash works with --seed or --seeds"),
         (["--story", "of the dog"], "invalid choice"),
     ],
 )

@@ -1,4 +1,4 @@
-"""Golden scenarios: narrated again, they equal the files that `python -m cluster sim --stories` wrote.
+"""Golden scenarios: narrated again, they equal the files that `pytest --write-golden` wrote.
 
 The specifications check them too, and all of them end in a complete group.
 """
@@ -11,8 +11,9 @@ import pytest
 
 from cluster.sim.mutant_catalogue import MUTANTS
 from cluster.sim.narrate import Detail
+from cluster.sim.real_stack import factory_of
 from cluster.sim.spec_judge import Specifications
-from cluster.sim.stories import STORIES, narrate_story
+from cluster.sim.stories import STORIES, has_interim_service, narrate_story
 from cluster.specs.spec import Violation
 from cluster.stack import Process
 
@@ -20,14 +21,15 @@ GOLDEN = Path(__file__).resolve().parents[1] / "golden"
 
 
 @pytest.mark.parametrize("name", sorted(STORIES))
-def test_a_scenario_equals_its_golden_file(name: str) -> None:
+def test_a_scenario_equals_its_golden_file(name: str, write_golden: bool) -> None:
     lines: list[str] = []
-    judge = Specifications("a")
-    narrate_story(name, Process, lines.append, judge=judge)
+    judge = Specifications("a", interim=has_interim_service(name))
+    narrate_story(name, factory_of(name), lines.append, judge=judge)
     assert judge.clauses()["LIVENESS: every submission has an outcome"] > 0
-    assert lines == (GOLDEN / f"{name}.txt").read_text("utf-8").splitlines(), (
-        "if the new conversation is right: python -m cluster sim --stories tests/cluster/golden"
-    )
+    golden = GOLDEN / f"{name}.txt"
+    if write_golden:
+        golden.write_text("\n".join(lines) + "\n", "utf-8")
+    assert lines == golden.read_text("utf-8").splitlines(), "if the new conversation is right: pytest --write-golden"
 
 
 def test_a_violation_stops_the_narration() -> None:

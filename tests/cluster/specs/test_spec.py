@@ -6,9 +6,11 @@ import pytest
 
 from cluster.actions import GcsDeliver, GcsSend, GcsView, LinkLive
 from cluster.durable import Image
+from cluster.sim.journal import Journal
 from cluster.specs.checkers import Checkers
 from cluster.specs.co_rfifo import CoRfifoSpec
 from cluster.specs.disk import DiskSpec
+from cluster.specs.eo_fifo_ds import EoFifoDsSpec
 from cluster.specs.queues import LossyQueue, Window
 from cluster.specs.spec import ACTIONS, Violation
 from cluster.specs.vs_rfifo import VsRfifoSpec
@@ -44,7 +46,8 @@ def test_coverage_lists_clauses_never_met() -> None:
 
 def test_every_action_is_judged() -> None:
     checkers = Checkers(A)
-    known = {kind for spec in (*checkers.specs, DiskSpec(lambda _: Image())) for kind in spec.actions}
+    specs = (*checkers.specs, DiskSpec(lambda _: Image()), EoFifoDsSpec(Journal))
+    known = {kind for spec in specs for kind in spec.actions}
     assert known == set(ACTIONS.values())
 
 

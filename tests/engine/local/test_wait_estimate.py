@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from qosweb.engine.local.wait_estimate import WaitEstimate, patience_ms
+from qosweb.webqos.values import PPM
 from tests.engine.driver import Cluster
 
 PAGE = 10_000
@@ -40,6 +41,22 @@ def test_single_node_counts_its_own_queue() -> None:
     cost = waiting(cluster, outlook)
     assert cost > 0
     assert outlook.wait(cluster.machine, 0, 3000)[0] == cost * 1000 // CAPACITY_BPS
+
+
+def test_class_that_gets_more_than_its_weight_waits_less() -> None:
+    """/a has a tenth, and really started half of what the pipe can do."""
+    cluster, estimate = Cluster("</a>.server_resource < 10%\n", "a", CAPACITY_BPS), WaitEstimate()
+    a, other = cluster.number("/a"), cluster.number("default")
+    for step in range(60):
+        cluster.tell("a", step * STEP_MS, served=[(a, 5, CAPACITY_BPS // 20)])
+    cluster.tell("a", started=[(1, other, 10 * CAPACITY_BPS), (2, other, 10 * CAPACITY_BPS)])
+    cluster.tell("a", submitted=[(3 + one, other, PAGE) for one in range(100)])
+    cluster.tell("a", submitted=[(200 + one, a, PAGE) for one in range(10)])
+    for _ in range(10):
+        estimate.submitted(a, PAGE)
+    assert cluster.machine.classes[a].waiting == 10
+    assert cluster.machine.scheduler.weights[a] <= PPM // 10
+    assert estimate.wait(cluster.machine, a, cluster.machine.time_ms)[0] == pytest.approx(200, rel=0.1)
 
 
 @pytest.mark.parametrize("part", [1, 2, 8])

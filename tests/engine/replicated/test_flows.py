@@ -19,15 +19,16 @@ def after(steps: int, per_step: int) -> Flow:
 @given(st.integers(100, 10**9))
 def test_mean_converges_within_the_documented_time(per_step: int) -> None:
     rate = per_step * 1000 // STEP_MS
-    assert abs(after(10, per_step).per_s - rate) <= 0.30 * rate
-    assert abs(after(20, per_step).per_s - rate) <= 0.07 * rate + 1
-    assert abs(after(200, per_step).per_s - rate) <= 1
+    assert abs(after(10, per_step).per_s - rate) <= 0.53 * rate
+    assert abs(after(20, per_step).per_s - rate) <= 0.28 * rate + 1
+    assert abs(after(40, per_step).per_s - rate) <= 0.08 * rate + 1
+    assert abs(after(400, per_step).per_s - rate) <= 1
 
 
 @given(st.integers(0, 10**12))
 def test_mean_decays_to_zero_and_not_below(per_step: int) -> None:
     flow = after(5, per_step)
-    for _ in range(400):
+    for _ in range(STEPS_MAX):
         flow.step(1)
         assert flow.mean >= 0
     assert flow.mean == 0

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from qosweb.engine.replicated.effects import Granted
 from qosweb.engine.replicated.entries import UNUSED, PolicyText
+from qosweb.engine.replicated.scheduler import CREDIT_MS, KEPT_MS
 from qosweb.webqos.values import PPM
 from tests.engine.driver import Cluster, policy_of
 
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
 RATE = 256_000
 LONG = 10**7
+SHORT = RATE // 8  # as short as possible without grants ahead
 CHANNEL = "set channel = 16KB in 64ms\n"
 
 
@@ -134,6 +136,63 @@ def test_class_served_alone_has_no_debt() -> None:
     assert Counter(name for name, _ in line.rounds(40))["/a"] in (9, 10, 11)
 
 
+def make_gap(line: Line, gap_ms: int, requests: int) -> None:
+    """/b, which has three quarters, does not wait for so long, and /a is served instead."""
+    line.wait("/a", [SHORT] * 100)
+    line.wait("/b", [SHORT] * 12)
+    for _ in line.rounds(17):
+        pass
+    assert line.machine.classes[line.number("/b")].waiting == 0
+    line.tell("a", gap_ms)
+    assert {name for name, _ in line.rounds(requests)} == {"/a"}
+    line.wait("/b", [SHORT] * 100)
+
+
+def test_class_catches_up_after_a_short_gap() -> None:
+    line = Line(TWO)
+    make_gap(line, 100, 6)
+    got = Counter(name for name, _ in line.rounds(34))
+    assert 6 + got["/a"] == pytest.approx((6 + 34) * 0.25, abs=1)  # as if there had been no gap
+
+
+def test_class_that_was_away_for_longer_does_not_catch_up() -> None:
+    line = Line(TWO)
+    make_gap(line, KEPT_MS, 6)
+    assert Counter(name for name, _ in line.rounds(40))["/a"] == pytest.approx(10, abs=1)
+
+
+def test_credit_of_a_class_is_bounded() -> None:
+    line = Line(TWO)
+    make_gap(line, 100, 20)
+    credit = 3 * CREDIT_MS * RATE // (4 * 1000 * SHORT)  # three quarters of what the pipe does in CREDIT_MS
+    assert credit < 3 * 20
+    first = [name for name, _ in line.rounds(credit + 40)]
+    assert set(first[: credit - 2]) == {"/b"}
+    assert Counter(first)["/a"] == pytest.approx(10, abs=2)
+
+
+def test_returning_class_does_not_wait_until_others_have_caught_up() -> None:
+    line = Line("</a>.server_resource = 20%\n</b>.server_resource = 60%\n</c>.server_resource = 20%\n")
+    make_gap(line, 100, 6)
+    assert [name for name, _ in line.rounds(4)] == ["/b"] * 4
+    line.wait("/c", [SHORT] * 3)
+    assert line.round()[0] == "/c"
+    assert "/a" not in [name for name, _ in line.rounds(4)]
+
+
+def test_class_that_demands_little_has_the_weight_of_its_guarantee() -> None:
+    line = Line("</a>.server_resource < 10%\n</b>.server_resource > 50%\n</c>.server_resource > 20%\n")
+    line.wait("/a", [SHORT] * 10)
+    line.wait("/b", [SHORT] * 10)
+    line.wait("/c", [1_000])
+    scheduler = line.machine.scheduler
+    a, b, c = (line.number(name) for name in ("/a", "/b", "/c"))
+    assert scheduler.shares[c] < PPM * 5 // 100
+    assert scheduler.weights[c] >= PPM * 20 // 100
+    assert scheduler.weights[a] == scheduler.shares[a] <= PPM * 10 // 100
+    assert scheduler.weights[b] == scheduler.shares[b] >= PPM * 85 // 100  # nothing is set aside for /c
+
+
 def test_priority_wins_over_virtual_time() -> None:
     line = Line("</a> before </b>\n")
     line.wait("/b", [LONG] * 20)
@@ -198,6 +257,7 @@ def test_charges_of_an_earlier_era_are_not_refunded() -> None:
     line = Line(TWO)
     line.wait("/a", [LONG])
     line.round()  # now /a runs, and nobody waits
+    line.tell("a", KEPT_MS)
     line.wait("/b", [LONG])  # all is forgotten
     before = line.virtual("/a")
     line.tell("a", visited=[(line.pids["a"], line.served, UNUSED)])

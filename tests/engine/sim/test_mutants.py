@@ -14,7 +14,9 @@ from qosweb.engine.sim.mutant_catalogue import MUTANTS
 from qosweb.engine.sim.plan import make_plan
 from qosweb.engine.sim.run import play
 from tests.engine import test_engine
-from tests.engine.local import test_batch_timing, test_local_queue
+from tests.engine.local import test_batch_timing, test_local_queue, test_wait_estimate
+from tests.engine.replicated import test_scheduler
+from tests.engine.sim import test_sample_load
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -35,6 +37,12 @@ SHOWN_BY: dict[str, int] = {
     "cancellations are not sent": 5,
 }
 NOTICED_BY: dict[str, Callable[[], None]] = {
+    "waiting classes demand everything": test_sample_load.test_three_nodes_hold_the_ceiling_in_every_window,
+    "virtual time is forgotten at once": test_sample_load.test_one_node_holds_the_ceiling_though_few_requests_wait,
+    "grants run ahead in gaps": test_sample_load.test_one_node_holds_the_ceiling_though_few_requests_wait,
+    "credit is unbounded": test_scheduler.test_credit_of_a_class_is_bounded,
+    "weights are shares": test_scheduler.test_class_that_demands_little_has_the_weight_of_its_guarantee,
+    "waits are estimated by weights": test_wait_estimate.test_class_that_gets_more_than_its_weight_waits_less,
     "expired requests start": test_local_queue.test_grant_after_the_lifetime_does_not_start,
     "void grants are accepted": test_engine.test_grant_from_before_a_restatement_is_void,
     "request numbers restart at one": test_engine.test_request_numbers_are_not_reused_after_a_restart,

@@ -56,6 +56,25 @@ def test_transformed_traces(trace: str, tmp_path: Path) -> None:
     assert len(made(trace, "--class", "B")) == sum(r.class_name == "B" for r in whole)
 
 
+def test_header_fields_of_all_classes_and_of_one(tmp_path: Path) -> None:
+    name = str(tmp_path / "t.jsonl")
+    fields = ["--header", "Accept-Language: fr", "--header", "A=X-Plan: gold", "--header", "A=Cookie: a=b; c"]
+    assert main([*TRACE, *fields, "--out", name]) == 0
+    found = {(request.class_name, str(request.headers)) for request in read_trace(name)}
+    assert found == {
+        ("A", str({"Accept-Language": "fr", "X-Plan": "gold", "Cookie": "a=b; c"})),
+        ("B", str({"Accept-Language": "fr"})),
+    }
+
+
+def test_a_class_may_be_named_after_its_pages(tmp_path: Path) -> None:
+    name = str(tmp_path / "t.jsonl")
+    mix = ["--mix", "/free=2:/free/{1..9}", "--mix", "/paid/full=1:http://h/x", "--mix", "/search?q=1:2"]
+    assert main(["trace", "--rate", "50", "--duration", "9s", *mix, "--header", "/free=X: 1", "--out", name]) == 0
+    found = {(request.class_name, request.url[:6], bool(request.headers)) for request in read_trace(name)}
+    assert found == {("/free", "/free/", True), ("/paid/full", "http:/", False), ("", "/searc", False)}
+
+
 def test_to_standard_output(capfdbinary: pytest.CaptureFixture[bytes]) -> None:
     assert main(["trace", "--rate", "5", "--duration", "2s", "--arrivals", "constant"]) == 0
     output, errors = capfdbinary.readouterr()
@@ -71,6 +90,13 @@ def test_into_a_pipe_that_closes() -> None:
 
 
 REFUSED = [
+    ([*TRACE, "--header", "C=X-Plan: gold"], "--header: the mix has no class 'C'; it has A, B"),
+    ([*TRACE, "--header", "X-Plan gold"], "write 'Name: value', or 'CLASS=Name: value' for one class of the mix"),
+    ([*TRACE, "--header", "A=Host: x"], "header 'Host' is set by the load generator itself"),
+    ([*TRACE, "--header", "A=X: 1", "--header", "a-b: 1", "--header", "A=x: 2"], "class 'A' has the field 'x' twice"),
+    (["trace", "T", "--header", "X: 1"], "--header is for new traces"),
+    ([*TRACE, "--begin", "2026-11-18"], "--begin is for access logs"),
+    ([*TRACE, "--as-log", "--begin", "soon"], "--begin: 'soon' is not a time such as 2026-11-18T12:00 (UTC)"),
     (["bench"], "unknown command 'bench'"),
     (["ruN"], "did you mean 'run'?"),
     (["run"], "required: TRACE"),

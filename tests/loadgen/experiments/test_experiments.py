@@ -14,6 +14,7 @@ import pytest
 
 from loadgen.cli import main
 from loadgen.errors import UsageError
+from loadgen.experiments import catalogue
 from loadgen.experiments.catalogue import BY_NAME, CATALOGUE
 from loadgen.experiments.findings import Check, ExperimentFindings, Table
 from loadgen.experiments.html_report import page
@@ -124,11 +125,14 @@ def test_throughput_beside_a_plain_node(tmp_path: Path, capsys: pytest.CaptureFi
 class _Broken:
     """An experiment that says what the test wants."""
 
-    name, source, title, criterion, printed = "broken", "nowhere", "Broken", "None.", ""
+    name, source, title, printed = "broken", "nowhere", "Broken", ""
 
     def __init__(self, findings: ExperimentFindings | None, layout: Layout = ONE_PIPE) -> None:
         self._findings = findings
         self.layout = layout
+
+    def criterion(self, *, quick: bool) -> str:
+        return "Quick." if quick else "None."
 
     def carry_out(self, bench: Workbench) -> ExperimentFindings:
         bench.say("about to fail")
@@ -288,7 +292,8 @@ def test_every_experiment_has_a_specification_and_says_what_it_shows(tmp_path: P
             assert "set lifetime = 70ms" in bench.spec(lifetime="70ms").read_text()
         finally:
             bench.close()
-        assert one.criterion.endswith(".")
+        assert one.criterion(quick=False).endswith(".")
+        assert one.criterion(quick=True).endswith(".")
         assert bool(one.printed) == (one.source != "beyond the paper")
 
 
@@ -298,7 +303,11 @@ def test_the_page_says_where_our_pages_are_smaller_than_the_papers(one: ModuleTy
     ours = f"Its pages have 128 KB, ours {one.SIZE // 1024} KB"
     assert ours in experiment.printed
     shown = page(
-        [CompletedExperiment(experiment, ExperimentFindings("Seen.", [Check("it holds", True, "")]), None, 1.0)],
+        [
+            CompletedExperiment(
+                experiment, ExperimentFindings("Seen.", [Check("it holds", True, "")]), None, 1.0, "None."
+            )
+        ],
         "about",
     )
     assert ours in shown
@@ -312,8 +321,8 @@ def test_the_page_has_tables_pictures_and_escaped_text(tmp_path: Path) -> None:
     skipped = ExperimentFindings("", [], skipped="no namespaces")
     shown = page(
         [
-            CompletedExperiment(CATALOGUE[0], findings, picture, 1.0),
-            CompletedExperiment(CATALOGUE[1], skipped, None, 0.0),
+            CompletedExperiment(CATALOGUE[0], findings, picture, 1.0, "None."),
+            CompletedExperiment(CATALOGUE[1], skipped, None, 0.0, "None."),
         ],
         "about",
     )
@@ -326,9 +335,44 @@ def test_the_page_has_tables_pictures_and_escaped_text(tmp_path: Path) -> None:
 
 
 def test_the_criterion_of_the_partition_is_what_is_checked() -> None:
-    said = " ".join(BY_NAME["partition"].criterion.split())
-    assert f"{partition.ORDERS_PERCENT:g} % or more are served by the three and none by the two" in said
-    assert f"less {partition.POINTS:g} points" in said
+    for quick, points in ((False, partition.POINTS), (True, partition.QUICK_POINTS)):
+        said = " ".join(BY_NAME["partition"].criterion(quick=quick).split())
+        assert f"{partition.ORDERS_PERCENT:g} % or more are served by the three and none by the two" in said
+        assert f"less {points:g} points" in said
+
+
+QUICK_CRITERIA = {
+    "shares-16k": ("within 2 points", "within 4 points"),
+    "always-128k": ("within 2 points", "within 4 points"),
+    "sizes": ("within 2 points", "within 4 points"),
+    "flash-crowd": ("98 %", "93 %"),
+    "contention": ("within 2 points, or 5 where", "within 4 points, or 5 where"),
+    "throughput": ("95 %", "85 %"),
+    "scale-out": ("less 2 points", "less 5 points"),
+    "successive-failures": ("within 2 points and 75 %", "within 6 points and 60 %"),
+    "peers": ("92 %", "80 %"),
+}
+
+
+@pytest.mark.parametrize("name", QUICK_CRITERIA)
+def test_a_quick_run_has_its_own_criterion(name: str) -> None:
+    usual, quick = (" ".join(BY_NAME[name].criterion(quick=quick).split()) for quick in (False, True))
+    assert QUICK_CRITERIA[name][0] in usual
+    assert QUICK_CRITERIA[name][0] not in quick
+    assert QUICK_CRITERIA[name][1] in quick
+
+
+def test_the_criterion_that_is_applied_is_printed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    broken = _Broken(ExperimentFindings("Seen.", [Check("it holds", True, "")]))
+    monkeypatch.setattr(catalogue, "BY_NAME", {"broken": broken})
+    command = ["experiments", "broken", "--out", str(tmp_path), "--no-analysis"]
+    for more, expected in (([], "None."), (["--quick"], "Quick.")):
+        assert main([*command, *more]) == 0
+        assert f"criterion: {expected}\n" in capsys.readouterr().out
+        assert json.loads((tmp_path / "summary.json").read_text())["experiments"][0]["criterion"] == expected
+        assert f"<p>{expected}</p>" in (tmp_path / "report.html").read_text()
 
 
 @pytest.mark.parametrize(

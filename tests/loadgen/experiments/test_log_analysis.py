@@ -65,7 +65,7 @@ def test_missing_java_is_noted_and_fails_nothing(tmp_path: Path, monkeypatch: py
     (hidden / "py4j.py").write_text("raise ModuleNotFoundError('no py4j', name='py4j')\n")
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(hidden), *sys.path]))
     findings, said = _findings(), list[str]()
-    analyse([CompletedExperiment(experiment, findings, None, 1.0)], tmp_path, Size(quick=True), said.append)
+    analyse([CompletedExperiment(experiment, findings, None, 1.0, "None.")], tmp_path, Size(quick=True), said.append)
     assert findings.verdict == PASS
     assert "The logs were not analysed: " in findings.notes[0]
     assert "pip install" in findings.notes[0]

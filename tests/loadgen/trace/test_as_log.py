@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import pytest
 
 from loadgen.cli import main
+from qosweb.webqos import compile_policy
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -37,6 +39,41 @@ def test_each_class_is_served_its_share(tmp_path: Path) -> None:
     assert served["B"] == pytest.approx(16 * 10, abs=16)
     assert all(float(str(line["queue_ms"])) <= 500 for line in requests)
     assert {line["path"] for line in requests if line["class"] == "B"} <= {f"/b/{n}.html" for n in range(1, 10)}
+
+
+def test_the_log_begins_today_and_has_a_specification_of_the_shares(tmp_path: Path) -> None:
+    before = datetime.now(UTC).date()
+    more = ["--mix", "/c/d=1:/c/d/x", "--mix", "A=1:http://h.example/n/", "--mix", "/z", "--share", "A=30.005%"]
+    lines = lines_of(tmp_path, *more, "--lifetime", "1.5s")
+    days = {datetime.fromtimestamp(float(str(line["ts"])), UTC).date() for line in lines if "event" not in line}
+    assert len(days) == 1
+    assert before <= days.pop() <= datetime.now(UTC).date()
+    (text,) = {str(line["text"]) for line in lines if line.get("event") == "policy"}
+    policy = compile_policy(text, "made")
+    assert policy.render_diagnostics() == ""
+    assert {one.name for one in policy.require_model().classes} == {"A", "B", "/c/d", "default"}
+    assert text == (
+        "set lifetime = 1500ms\n"
+        "let A = </a> | <h.example/n/>\n"
+        "let B = </b/*.html>\n"
+        "A.server_resource = 30% hard\n"
+        "B.server_resource = 23.33% hard\n"
+        "</c/d>.server_resource = 23.33% hard\n"
+        "default.server_resource = 23.33% hard\n"
+    )
+    assert {line["policy"] for line in lines if "event" not in line} != {""}
+
+
+def test_a_log_with_a_given_beginning(tmp_path: Path) -> None:
+    lines = lines_of(tmp_path, "--begin", "2026-02-03T04:05")
+    assert 0 <= float(str(lines[-1]["ts"])) - datetime(2026, 2, 3, 4, 5, tzinfo=UTC).timestamp() <= 10
+    assert lines == lines_of(tmp_path, "--begin", "2026-02-03T04:05:00Z")
+
+
+def test_classes_that_no_specification_can_name(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    lines = lines_of(tmp_path, "--mix", "my class=1:/x")
+    assert {line["event"] for line in lines if "event" in line} == {"view", "capacity"}
+    assert "the log has no specification: no rule can name the class 'my class'" in capsys.readouterr().err
 
 
 def test_with_room_for_all_nobody_is_denied(tmp_path: Path) -> None:

@@ -18,7 +18,17 @@ from tests.support.waiting import wait_for
 
 TOKEN = "0123456789abcdef-token"
 BASE_UNITS = ("_seconds", "_bytes", "_bytes_per_second", "_total", "_ratio", "_info")
-COUNTED_THINGS = ("connections", "pages", "lines_waiting", "in_service", "files", "primary", "epoch", "members")
+COUNTED_THINGS = (
+    "_entries",
+    "connections",
+    "pages",
+    "lines_waiting",
+    "in_service",
+    "files",
+    "primary",
+    "epoch",
+    "members",
+)
 
 
 @pytest.fixture(scope="module")

@@ -133,5 +133,5 @@ def test_a_data_directory_of_another_version_is_rejected(site: Path, tmp_path: P
             "--bootstrap", "--group", "127.0.0.1:0", "--listen", "127.0.0.1:0", "--admin", "none", *data,
         )  # fmt: skip
     assert done.returncode == 2
-    assert "cannot be read by this version: it is of format 99, this version speaks 1" in done.stderr
+    assert "cannot be read by this version: it is of format 99, this version reads 1 and 2" in done.stderr
     assert "Traceback" not in done.stderr

@@ -6,16 +6,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from qosweb.admission import ClassAccount
-from qosweb.server.connection.fast_path import HEAD_LEN_MAX, HEADS_MAX, SEEN_ONCE_MAX, PlainHead, PlainHeads
 from tests.support.nodes import RunningNode
 from tests.support.waiting import wait_for
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
-
-MEANING = PlainHead("/", '"localhost"', None, ClassAccount("default"))
 
 
 @pytest.fixture(scope="module")
@@ -26,26 +22,6 @@ def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningNode]:
     (scratch / "site" / "other.txt").write_bytes(b"other")
     with RunningNode(scratch / "site", scratch) as running:
         yield running
-
-
-def test_a_head_is_known_from_the_second_time_on() -> None:
-    heads = PlainHeads()
-    heads.remember(b"head", MEANING)
-    assert not heads.known
-    heads.remember(b"head", MEANING)
-    assert heads.known == {b"head": MEANING}
-
-
-def test_what_is_remembered_is_bounded() -> None:
-    heads = PlainHeads()
-    for number in range(3 * max(HEADS_MAX, SEEN_ONCE_MAX)):
-        for _ in range(2):
-            heads.remember(b"%d" % number, MEANING)
-        assert len(heads.known) <= HEADS_MAX
-        assert len(heads._seen_once) <= SEEN_ONCE_MAX
-    for _ in range(3):
-        heads.remember(b"x" * (HEAD_LEN_MAX + 1), MEANING)
-    assert b"x" * (HEAD_LEN_MAX + 1) not in heads.known
 
 
 def test_the_same_head_gets_the_same_response_again(node: RunningNode) -> None:

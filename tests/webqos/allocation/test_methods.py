@@ -5,15 +5,17 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from qosweb.webqos.allocation.general import fill
-from qosweb.webqos.allocation.groups import Exact
+from qosweb.webqos.allocation.contention import ContentionPhase
+from qosweb.webqos.allocation.general import Relation, fill
+from qosweb.webqos.allocation.groups import Exact, lower_bounds, upper_bounds
 from qosweb.webqos.allocation.nested import Nested
-from qosweb.webqos.allocation.packing import fill_under
-from qosweb.webqos.allocation.problem import PPM, Problem, ShareBound
+from qosweb.webqos.allocation.problem import PPM, Problem, Ratio, ShareBound
+from qosweb.webqos.allocation.relations import State
 from qosweb.webqos.allocation.rounding import Rounding
+from qosweb.webqos.allocation.shares import Allocator, allocate
 from tests.webqos.allocation.problems import (
     any_problems,
     demands,
@@ -47,7 +49,7 @@ def test_water_levels(case: Case) -> None:
     nested = Nested(problem.levels(), floors, ceilings)
     assert nested.others == ([], [])
     shares = nested.fill(demand)
-    exact = _fractions(fill(PPM, demand, problem.levels(), floors, ceilings).exact)
+    exact = _fractions(fill(PPM, demand, problem.levels(), floors, ceilings))
     if shares is None:
         assert any(
             sum(exact[one] for one in group) < min(ppm, sum(demand[one] for one in group)) for group, ppm in floors
@@ -68,20 +70,62 @@ def test_few_parts_among_many() -> None:
     assert nested.fill([0, PPM, PPM, PPM, 0, 0, PPM, PPM]) == [0, 1, 1, 0, 0, 0, 1, 0]
 
 
-@settings(max_examples=150)
-@given(with_demand(any_problems(classes_max=7, relations=False)))
-def test_progressive_filling(case: Case) -> None:
+@settings(max_examples=250)
+@given(with_demand(any_problems(classes_max=7, relations=False)), st.data())
+def test_floors_that_are_added_when_they_are_missed(case: Case, data: st.DataObject) -> None:
+    """The same shares as with all floors from the beginning, also where not all floors can be met."""
     problem, asked = case
-    demand = [min(amount, PPM) for amount in asked]
-    everyone = (tuple(range(problem.classes)), PPM)
-    ceilings = [everyone, *_groups(problem.ceilings)]
-    floors = {group[0]: ppm for group, ppm in _groups(problem.floors) if len(group) == 1}
-    low = [min(amount, floors.get(one, 0)) for one, amount in enumerate(demand)]
-    found = fill_under(ceilings, low, demand, [level * PPM for level in problem.levels()])
-    assert (found is None) == any(sum(low[one] for one in group) > ppm for group, ppm in ceilings)
-    if found is not None:
-        single = [((one,), ppm) for one, ppm in enumerate(low)]
-        assert _fractions(found) == _fractions(fill(PPM, demand, problem.levels(), single, ceilings).exact)
+    demand, levels = [min(amount, PPM) for amount in asked], problem.levels()
+    floors, ceilings = lower_bounds(problem.floors), upper_bounds(problem.ceilings)
+    full: list[tuple[int, ...]] = [
+        (one,) for one in data.draw(st.sets(st.integers(0, problem.classes - 1), max_size=1))
+    ]
+    relations = data.draw(relations_over(problem.classes))
+    state = State(relations, relations, [], full)
+    found = ContentionPhase(problem, levels)._exact(demand, state, [])
+    assert _fractions(found) == _fractions(fill(PPM, demand, levels, floors, ceilings, relations, full))
+
+
+@st.composite
+def relations_over(draw: st.DrawFn, classes: int) -> list[Relation]:
+    side = st.sets(st.integers(0, classes - 1), min_size=1, max_size=2)
+    found = []
+    for _ in range(draw(st.integers(0, 2))):
+        left, right = draw(side), draw(side)
+        weights = draw(st.integers(0, 4)), draw(st.integers(0, 4))
+        found.append(Relation(tuple(sorted(left)), tuple(sorted(right - left)), *weights))
+    return found
+
+
+def test_hundreds_of_classes_beside_a_ratio() -> None:
+    classes = 200
+    demand = [PPM, PPM, *range(1, 20 * (classes - 2), 20)]
+    problem = Problem(classes, (), (), (Ratio((0,), (1,), "==", 2, 1, 0),))
+    twice, *others = allocate(problem, demand)
+    level = max(others)
+    assert twice + sum(others) == PPM
+    assert abs(twice - 2 * level) <= 2
+    assert all(share in (amount, level, level - 1) for share, amount in zip(others, demand[1:], strict=True))
+
+
+@settings(max_examples=150)
+@given(with_demand(any_problems() | nested_problems(classes_max=10, relations=True)), st.data())
+@example((Problem(2, (), (), (Ratio((0,), (1,), ">=", 2, 1, 0),)), (PPM, PPM)), None)
+def test_earlier_demands_make_no_difference(case: Case, data: st.DataObject | None) -> None:
+    problem, demand = case
+    allocator = Allocator(problem)
+    shares = allocator.shares(demand)
+    asked = [demand]
+    for k in range(6):
+        now = list(data.draw(st.sampled_from(asked)) if data is not None else demand)
+        if data is None:
+            now[0] = 666_669 - k
+        else:
+            for one in data.draw(st.sets(st.integers(0, problem.classes - 1), max_size=3)):
+                now[one] = data.draw(demands | st.integers(max(shares[one] - 2, 0), shares[one] + 3) | st.just(-1))
+        shares = allocator.shares(now)
+        assert shares == allocate(problem, now)
+        asked.append(tuple(now))
 
 
 @settings(max_examples=100)
@@ -99,11 +143,9 @@ def test_exact_shares_do_not_depend_on_the_order_of_anything(case: Case, random:
 
     floors, ceilings, levels = _groups(problem.floors), _groups(problem.ceilings), problem.levels()
     back = [new.index(one) for one in range(problem.classes)]
-    there = _fractions(fill(PPM, demand, levels, floors, ceilings).exact)
+    there = _fractions(fill(PPM, demand, levels, floors, ceilings))
     here = _fractions(
-        fill(
-            PPM, [demand[one] for one in back], [levels[one] for one in back], renamed(floors), renamed(ceilings)
-        ).exact
+        fill(PPM, [demand[one] for one in back], [levels[one] for one in back], renamed(floors), renamed(ceilings))
     )
     assert there == [here[new[one]] for one in range(problem.classes)]
 
@@ -114,7 +156,7 @@ def test_rounding_keeps_every_ceiling_and_nearly_every_share(case: Case) -> None
     problem, asked = case
     demand = [min(amount, PPM) for amount in asked]
     floors, ceilings, levels = _groups(problem.floors), _groups(problem.ceilings), problem.levels()
-    found = fill(PPM, demand, levels, floors, ceilings).exact
+    found = fill(PPM, demand, levels, floors, ceilings)
     shares = Rounding(levels, floors, ceilings).whole(found, demand)
     exact = _fractions(found)
     assert all(int(amount) <= share for share, amount in zip(shares, exact, strict=True))

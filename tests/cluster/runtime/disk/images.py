@@ -11,6 +11,8 @@ from cluster.durable import (
     Boot,
     Epoch,
     Image,
+    InterimOperation,
+    InterimState,
     Labelled,
     Primaries,
     Rebuilt,
@@ -41,7 +43,7 @@ def copy(image: Image) -> Image:
     other = Image()
     for name in Image.__slots__:
         setattr(other, name, getattr(image, name))
-    other.log, other.labelled = image.log.copy(), dict(image.labelled)
+    other.log, other.labelled, other.interim = image.log.copy(), dict(image.labelled), list(image.interim)
     return other
 
 
@@ -55,7 +57,8 @@ class Writer:
 
     def record(self) -> Record:
         kinds = [self.appended, self.appended, self.labelled, self.ordered, self.rebuilt, self.truncated,
-                 self.snapshotted, self.primaries, self.boot, self.epoch]  # fmt: skip
+                 self.snapshotted, self.primaries, self.boot, self.epoch, self.interim_operation,
+                 self.interim_state]  # fmt: skip
         record: Record = self.draw(st.sampled_from(kinds))()
         self.image.apply(record)
         return record
@@ -112,6 +115,12 @@ class Writer:
         highest = tuple(Label(self.view().id, self.number(0, 99), who) for who in (ME, OTHER))
         size = self.draw(st.sampled_from((0, 1, 100, 262_144, 262_145, 600_000)))
         return Snapshotted(position, highest, self.draw(st.binary(min_size=1, max_size=1)) * size)
+
+    def interim_operation(self) -> Record:
+        return InterimOperation(OTHER, self.draw(st.binary(max_size=40)), float(self.number(0, 9)))
+
+    def interim_state(self) -> Record:
+        return InterimState(b"s" * self.draw(st.sampled_from((0, 100, 300_000))), float(self.number(0, 9)))
 
     def truncated(self) -> Record:
         return Truncated(self.number(0, self.image.log.end + 3))

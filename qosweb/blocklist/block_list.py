@@ -1,0 +1,201 @@
+"""Block list of a node: a replica of the shared list, with the lookup that decides whether a request is refused.
+
+Implements `cluster.SharedObject`: operations and states come from the interim service of the cluster. Time limits count
+by the clock of this node; states carry the time that remains.
+Above: `server.cluster.block_service`.  Below: `merge`, `prefix_table`.
+"""
+
+from __future__ import annotations
+
+from hashlib import blake2b
+from heapq import heappop, heappush
+from itertools import islice
+from math import inf
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from qosweb.blocklist.merge import Held, ListState, merge_all
+from qosweb.blocklist.operations import BlockOperation, covers, decode_operation, prefix_of
+from qosweb.blocklist.prefix_table import PrefixTable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from cluster import ProcessId
+
+LIST_LEN_MAX = 100_000  # blocks in force
+REMOVED_LEN_MAX = 200_000  # blocks that were removed and are remembered
+GRACE_S = 600.0  # how long a removed block is remembered beyond its own time limit
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder(ListState).decode
+
+
+class _InForce:
+    """A block that this node enforces until its deadline, on the clock of the list."""
+
+    __slots__ = ("block", "deadline")
+
+    def __init__(self, block: BlockOperation, deadline: float) -> None:
+        self.block = block
+        self.deadline = deadline
+
+
+class BlockList:
+    """The blocks in force at this node. ``clock``: a monotonic clock in seconds."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._held: dict[str, _InForce] = {}
+        self._removed: dict[str, float] = {}  # deadlines
+        self._table: PrefixTable[tuple[_InForce, ...]] = PrefixTable()
+        self._due: list[tuple[float, str]] = []  # deadlines of held and removed blocks
+        self.on_change: Callable[[], None] = lambda: None
+
+    def __len__(self) -> int:
+        return len(self._held)
+
+    # ---- lookup
+
+    def affects(self, client: str) -> bool:
+        """Whether some request of this client may be refused."""
+        return self._table.longest(client) is not None
+
+    def find(self, client: str, path: str) -> BlockOperation | None:
+        """The block that refuses this request: of the longest prefix, if there are several."""
+        if not self._held:
+            return None
+        now = self._clock()
+        for blocks in self._table.matches(client):
+            for one in blocks:
+                if one.deadline > now and covers(one.block.path, path):
+                    return one.block
+        return None
+
+    def listed(self, count_max: int) -> list[Held]:
+        """The blocks that came last, with the remaining times, newest first."""
+        now = self._clock()
+        last = islice(reversed(self._held.values()), count_max)
+        found = [Held(one.block, one.deadline - now) for one in last if one.deadline > now]
+        return sorted(found, key=lambda held: (-held.block.at_s, held.block.id))
+
+    def sweep(self) -> None:
+        """Forget blocks whose time is over."""
+        now, changed = self._clock(), False
+        while self._due and self._due[0][0] <= now:
+            _, name = heappop(self._due)
+            one = self._held.get(name)
+            if one is not None and one.deadline <= now:
+                self._drop(name)
+                changed = True
+            if self._removed.get(name, inf) <= now:
+                del self._removed[name]
+        if changed:
+            self.on_change()
+
+    # ---- cluster.SharedObject
+
+    def apply(self, origin: ProcessId, body: bytes, age: float) -> object:  # noqa: ARG002
+        """Returns the number of blocks added or removed, or a text that says why nothing was changed."""
+        operation = decode_operation(body)
+        if operation is None:
+            return "the operation is malformed"
+        if isinstance(operation, BlockOperation):
+            return self._block(operation, age)
+        return self._unblock(operation.network, operation.path)
+
+    def _block(self, block: BlockOperation, age: float) -> int | str:
+        if len(self._held) >= LIST_LEN_MAX:
+            return f"the list is full: it has {len(self._held):,} entries"
+        if block.id not in self._removed and block.for_s > age:
+            self._hold(block, self._clock() + block.for_s - age)
+            self.on_change()
+        return 1
+
+    def _unblock(self, network: str, path: str) -> int | str:
+        prefix = prefix_of(network)
+        assert prefix is not None
+        names = sorted(one.block.id for one in self._table.get(prefix) or () if one.block.path == path)
+        if len(self._removed) + len(names) > REMOVED_LEN_MAX:
+            return f"too many blocks were removed: {len(self._removed):,} are remembered"
+        for name in names:
+            deadline = self._held[name].deadline + GRACE_S
+            self._drop(name)
+            self._remember_removed(name, deadline)
+        if names:
+            self.on_change()
+        return len(names)
+
+    def snapshot(self) -> bytes:
+        return _encode(self._state())
+
+    def _state(self) -> ListState:
+        now = self._clock()
+        return ListState(
+            {name: Held(one.block, one.deadline - now) for name, one in self._held.items()},
+            {name: deadline - now for name, deadline in self._removed.items()},
+        )
+
+    def restore(self, state: bytes, age: float) -> None:
+        self._replace(_state_of(state), age)
+
+    def merge(self, states: Sequence[bytes]) -> None:
+        """The merge of these states. One of them is of this list, or of a member with the same operations."""
+        self._replace(merge_all([*map(_state_of, states)]), 0.0)
+
+    def digest(self) -> str:
+        """The same for lists with the same operations, whatever times remain."""
+        names = " ".join((*sorted(self._held), "-", *sorted(self._removed)))
+        return f"{len(self._held)}:{blake2b(names.encode(), digest_size=8).hexdigest()}"
+
+    # ---- content
+
+    def _replace(self, state: ListState, age: float) -> None:
+        """Replace the content. What stays is not touched: most of a long list is the same on both sides."""
+        now = self._clock() - age
+        for name in self._held.keys() - state.held.keys():
+            self._drop(name)
+        self._removed.clear()
+        for name, held in state.held.items():
+            if held.left_s > age:
+                self._hold(held.block, now + held.left_s)
+            elif name in self._held:
+                self._drop(name)
+        for name, left_s in state.removed.items():
+            if left_s > age:
+                self._remember_removed(name, now + left_s)
+        self.on_change()
+
+    def _hold(self, block: BlockOperation, deadline: float) -> None:
+        one = self._held.get(block.id)
+        if one is not None:
+            one.deadline = deadline
+        elif (prefix := prefix_of(block.network)) is not None:
+            one = self._held[block.id] = _InForce(block, deadline)
+            self._table.put(prefix, (*(self._table.get(prefix) or ()), one))
+        if deadline != inf:
+            heappush(self._due, (deadline, block.id))
+
+    def _drop(self, name: str) -> None:
+        one = self._held.pop(name)
+        prefix = prefix_of(one.block.network)
+        assert prefix is not None
+        others = tuple(other for other in self._table.get(prefix) or () if other is not one)
+        if others:
+            self._table.put(prefix, others)
+        else:
+            self._table.remove(prefix)
+
+    def _remember_removed(self, name: str, deadline: float) -> None:
+        self._removed[name] = deadline
+        if deadline != inf:
+            heappush(self._due, (deadline, name))
+
+
+def _state_of(state: bytes) -> ListState:
+    """The state in these bytes; empty if they are malformed. All nodes judge alike."""
+    try:
+        return _decode(state)
+    except msgspec.MsgspecError:
+        return ListState({}, {})

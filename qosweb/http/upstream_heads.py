@@ -1,0 +1,183 @@
+"""Parser for the response heads of upstream servers: framing, and the bytes that the client gets. Pure.
+
+From: RFC 9112 sections 4 to 6, RFC 9110 section 7.6.
+Strict, as every disagreement about framing enables response splitting: lines end with CR LF, a name is a token, there
+is at most one Content-Length or Transfer-Encoding, the only transfer coding is chunked. Field lines pass as they came,
+without hop-by-hop fields; Via is added.
+
+Servers repeat themselves: most field lines come again with the next response, and whole heads come again within a
+second. So validated lines are cached, and heads that came twice. Both caches are bounded; their values are immutable.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from qosweb.http.hops import DROPPED, NEVER_NAMED
+from qosweb.http.known_heads import KnownHeads
+
+LINES_MAX = 4096
+LINE_LEN_MAX = 256
+FIELDS_MAX = 256
+
+_TOKEN = rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+"
+_STATUS_LINE = re.compile(rb"HTTP/1\.([01]) ([1-9][0-9][0-9])( [\t\x20-\x7e\x80-\xff]*)?")
+_FIELD = re.compile(
+    rb"(" + _TOKEN + rb"):[ \t]*((?:[\x21-\x7e\x80-\xff](?:[\t\x20-\x7e\x80-\xff]*[\x21-\x7e\x80-\xff])?)?)[ \t]*"
+)
+_LENGTH = re.compile(rb"[0-9]{1,18}")
+_NEVER_PASSED = DROPPED | {b"x-request-id"}  # the node adds its own
+_QOS = frozenset({b"qos-class", b"qos-decision", b"qos-scope"})
+_READ_AND_PASSED = frozenset({b"link", b"date", b"content-type"})
+_READ = (
+    frozenset(
+        {b"connection", b"content-length", b"transfer-encoding", b"via", b"link", b"date", b"upgrade", b"content-type"}
+    )
+    | _QOS
+)
+
+
+class BadUpstreamHead(Exception):
+    """The head cannot be forwarded. The text says why."""
+
+
+class UpstreamHead(NamedTuple):
+    """A parsed response head. ``wire`` has neither Transfer-Encoding nor Connection, nor the empty line."""
+
+    status: int
+    length: int | None  # of the body, if Content-Length says it
+    is_chunked: bool
+    closes: bool  # the server closes the connection after the response
+    has_date: bool
+    links: tuple[str, ...]  # values of Link fields
+    is_websocket: bool  # Upgrade names this protocol
+    is_event_stream: bool
+    wire: bytes
+    wire_without_qos: bytes  # without the fields of another QoS server
+
+
+class _Line(NamedTuple):
+    """What a field line means. ``name`` is empty if the line just passes."""
+
+    name: bytes
+    value: bytes
+    passes: bool
+
+
+_PASSING = _Line(b"", b"", passes=True)
+_DROPPED = _Line(b"", b"", passes=False)
+
+
+class UpstreamHeads:
+    """Parses response heads. ``me`` is the name of this node in Via."""
+
+    __slots__ = ("_lines", "_me", "known")
+
+    def __init__(self, me: bytes) -> None:
+        self._me = me
+        self._lines: dict[bytes, _Line] = {}
+        self.known: KnownHeads[UpstreamHead] = KnownHeads()
+
+    def read(self, head: bytes) -> UpstreamHead:
+        """Parse a head with its empty line. Raises BadUpstreamHead."""
+        known = self.known.get(head)
+        if known is None:
+            known = self._parse(head)
+            self.known.remember(head, known)
+        return known
+
+    def _parse(self, head: bytes) -> UpstreamHead:
+        lines = head[:-4].split(b"\r\n")
+        if len(lines) > FIELDS_MAX:
+            raise BadUpstreamHead("its head has too many fields")
+        found = _STATUS_LINE.fullmatch(lines[0])
+        if found is None:
+            raise BadUpstreamHead("it does not begin with a status line")
+        minor, code, reason = found.groups()
+        del lines[0]
+        kept: list[bytes] = []
+        special: list[_Line] = []
+        cache = self._lines
+        for line in lines:
+            known = cache.get(line) or self._learn(line)
+            if known is _PASSING:
+                kept.append(line)
+            elif known is not _DROPPED:
+                special.append(known)
+                if known.passes:
+                    kept.append(line)
+        return self._assemble(int(code), minor, reason or b" ", kept, special)
+
+    def _learn(self, line: bytes) -> _Line:
+        found = _FIELD.fullmatch(line)
+        if found is None:
+            raise BadUpstreamHead("its head has a line that is not a field")
+        name, value = found[1].lower(), found[2]
+        if name in _READ:
+            known = _Line(name, value, passes=name in _QOS or name in _READ_AND_PASSED)
+        else:
+            known = _DROPPED if name.replace(b"_", b"-") in _NEVER_PASSED else _PASSING
+        if len(line) <= LINE_LEN_MAX:
+            if len(self._lines) >= LINES_MAX:
+                self._lines.clear()
+            self._lines[line] = known
+        return known
+
+    def _assemble(
+        self, status: int, minor: bytes, reason: bytes, kept: list[bytes], special: list[_Line]
+    ) -> UpstreamHead:
+        length: int | None = None
+        is_chunked = has_date = False
+        closes, named = minor == b"0", set[bytes]()
+        via: list[bytes] = []
+        links: list[str] = []
+        is_websocket = is_event_stream = False
+        for name, value, _ in special:
+            if name == b"date":
+                has_date = True
+            elif name == b"content-length":
+                if length is not None or not _LENGTH.fullmatch(value):
+                    raise BadUpstreamHead("its length is ambiguous")
+                length = int(value)
+            elif name == b"transfer-encoding":
+                if is_chunked or value.lower() != b"chunked" or minor == b"0":
+                    raise BadUpstreamHead("it has a transfer coding other than chunked")
+                is_chunked = True
+            elif name == b"connection":
+                for word in value.lower().split(b","):
+                    named.add(word.strip())
+            elif name == b"via":
+                via.append(value)
+            elif name == b"link":
+                links.append(value.decode("latin-1"))
+            elif name == b"upgrade":
+                is_websocket = value.lower() == b"websocket"
+            elif name == b"content-type":
+                is_event_stream = value.lower().startswith(b"text/event-stream")
+        if is_chunked and (length is not None or status < 200 or status == 204):
+            raise BadUpstreamHead("its length is ambiguous")
+        if named:
+            closes = b"close" in named or (closes and b"keep-alive" not in named)
+            named -= NEVER_NAMED
+            kept = [line for line in kept if line.partition(b":")[0].lower() not in named]
+        kept = [b"HTTP/1.1 %d%b" % (status, reason), *kept]
+        kept.append(b"Via: " + b", ".join([*via, b"1." + minor + b" " + self._me]))
+        if length is not None and status >= 200 and status != 204:
+            kept.append(b"Content-Length: %d" % length)
+        wire = b"\r\n".join([*kept, b""])
+        without_qos = wire
+        if any(line.name in _QOS for line in special):
+            without_qos = b"\r\n".join([*(one for one in kept if one.partition(b":")[0].lower() not in _QOS), b""])
+        return UpstreamHead(
+            status,
+            length,
+            is_chunked,
+            closes,
+            has_date,
+            tuple(links),
+            is_websocket,
+            is_event_stream,
+            wire,
+            without_qos,
+        )
