@@ -70,7 +70,9 @@ class Coordinator:
         joined = master.joined.get(sender)
         if joined is not None and joined.attempt == packet.attempt:
             self._confirm(sender)
-        elif master.can_join(sender, packet.attempt, with_state=packet.with_state):
+        elif master.can_join(sender, packet.attempt, with_state=packet.with_state) or (
+            joined is not None and joined.is_ready and packet.attempt > joined.attempt
+        ):
             self._propose(AddMember(sender, packet.attempt, packet.with_state))
 
     def on_producer(self, number: int) -> None:

@@ -197,6 +197,7 @@ class Master:
 
     def _join(self, member: ProcessId, attempt: int, *, with_state: bool) -> None:
         if not self.can_join(member, attempt, with_state=with_state):
+            self._receives_no_more(member, attempt)
             return
         giver = self._giver(member) if with_state else None
         is_founder = with_state and giver is None
@@ -206,6 +207,12 @@ class Master:
         members = (*self.joined, member)
         self.joined[member] = MemberRecord(attempt, self.next, members, giver, is_ready=giver is None)
         self._add(RecentMessage(Status.FOUNDED if is_founder else Status.JOINED, member, giver))
+
+    def _receives_no_more(self, member: ProcessId, attempt: int) -> None:
+        """A member that wants to join again has no vote meanwhile: the decision it waits for may need its vote."""
+        joined = self.joined.get(member)
+        if joined is not None and attempt > joined.attempt:
+            self.joined[member] = msgspec.structs.replace(joined, is_ready=False)
 
     def _ready(self, member: ProcessId, first: int) -> None:
         joined = self.joined.get(member)

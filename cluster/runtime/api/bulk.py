@@ -106,7 +106,7 @@ class Bulk:
         self._drained.set()
         self._missed = False
         self._closed = False
-        self.error: OSError | None = None  # why this member stopped
+        self.error: Exception | None = None  # why this member stopped
         machine.apply_entry = self._apply
         replica.on_primary(self._on_primary)
         if replica.primary is not None:
@@ -217,6 +217,9 @@ class Bulk:
         self._soon()
 
     def _on_primary(self, view: View | None) -> None:
+        if self.replica.me != self._process.context.me:
+            self._fail(RuntimeError(f"the replica began again as {self.replica.me}: start this member again"))
+            return
         self._process.primary_changed(self._loop.time(), is_in=view is not None)
         self._soon()
 
@@ -256,9 +259,9 @@ class Bulk:
         else:
             self._set_timer()
 
-    def _fail(self, error: OSError) -> None:
-        """The spool cannot be written or read: this member stops."""
-        log.critical("this member stops, its spool failed: %s", error)
+    def _fail(self, error: Exception) -> None:
+        """The spool cannot be written or read, or the replica has another identity: this member stops."""
+        log.critical("this member stops: %s", error)
         self.error = error
         self._stop()
 

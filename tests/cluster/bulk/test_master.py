@@ -88,6 +88,22 @@ def test_who_joined_later_has_no_vote() -> None:
     assert master.voters(5) == {A, B, C}
 
 
+def test_a_member_that_waits_to_join_again_has_no_vote() -> None:
+    """Otherwise it waits for room behind a message that waits for its vote."""
+    master = web()
+    master.apply(ChangeView((A, B)))
+    master.apply(Grant(A, 1))
+    for request in range(1, T_MAX):
+        master.apply(Grant(B, request))
+        accept(master, master.next - 1)
+    master.apply(AddMember(B, 2, with_state=False))
+    assert master.joined[B].attempt == 1  # no room
+    assert master.voters(4) == {A}
+    master.apply(Accept(4, (A,)))
+    master.apply(AddMember(B, 2, with_state=False))
+    assert (master.joined[B].attempt, master.voters(master.next)) == (2, {A, B})
+
+
 def test_a_new_coordinator_rejects_what_is_pending() -> None:
     """Section 5.2."""
     master = web()

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from cluster.sim.run import RunResult
 
 SEEDS = range(60)
+FAILED_ONCE = (1954,)  # a restarted member waited for room behind a message that waited for its vote
 PARTS = 2
 MUTANT_SEEDS = 3
 JOINED_S = 0.5  # after this time all processes are members, without faults
@@ -51,7 +52,7 @@ met: Counter[str] = Counter()
 @pytest.mark.long
 @pytest.mark.parametrize("part", range(PARTS))
 def test_fixed_seeds(part: int) -> None:
-    for seed in SEEDS[part::PARTS]:
+    for seed in (*SEEDS[part::PARTS], *FAILED_ONCE[part::PARTS]):
         outcome = run_bulk_seed(seed)
         assert outcome.failure is None, outcome.failure.line(seed, " --bulk") + "\n" + outcome.failure.text
         met.update(outcome.sometimes)

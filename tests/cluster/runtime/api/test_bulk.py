@@ -104,6 +104,32 @@ def test_progress_and_lost_datagrams(tmp_path: Path) -> None:
     run(story)
 
 
+def test_a_failing_spool_stops_the_member_and_leaves_no_hole(tmp_path: Path) -> None:
+    async def story() -> None:
+        members = await three(tmp_path)
+        writes = 0
+
+        def write(number: int, packet: int, payload: bytes) -> None:
+            nonlocal writes
+            writes += 1
+            if writes > 20:
+                raise OSError(28, "No space left on device")
+            healthy(number, packet, payload)
+
+        healthy = members[2]._spool.write
+        members[2]._spool.write = write  # type: ignore[method-assign]
+        content = random.Random(2).randbytes(200_000)
+        assert await members[0].send(chunks(content)) is Outcome.ACCEPTED
+        await eventually(lambda: members[2].error is not None)
+        assert [message async for message in members[2].deliveries()] == []
+        assert await take(members[1], 1) == [content]
+        with pytest.raises(BulkClosed):
+            await members[2].send(chunks(b"x"))
+        await close(members)
+
+    run(story)
+
+
 def test_a_minority_does_not_send(tmp_path: Path) -> None:
     async def story() -> None:
         members = await three(tmp_path)

@@ -132,6 +132,28 @@ def test_a_message_of_a_dead_producer_is_delivered_by_all_or_none(transfers: Tra
     assert transfers.order("a") == transfers.order("b") == transfers.order("c")
 
 
+def test_a_stopped_consumer_continues_with_the_same_order_or_says_what_it_missed(transfers: Transfers) -> None:
+    for name in "abc":
+        transfers.receiver(name)
+    transfers.sender("x", content(LARGE))
+    wait_for(lambda: transfers.spooled("c") > 0 or bool(transfers.order("c")), "the transfer")
+    transfers.kill("c", signal.SIGSTOP)
+    assert transfers.end("x") == 0, transfers.log("x")
+    transfers.sender("y", b"afterwards")
+    assert transfers.end("y") == 0, transfers.log("y")
+    transfers.kill("c", signal.SIGCONT)
+    wait_for(lambda: "were missed" in transfers.log("c") or len(transfers.order("c")) == 2, "c to continue")
+    transfers.sender("z", b"at last")
+    assert transfers.end("z") == 0, transfers.log("z")
+    for name in "abc":
+        wait_for(lambda name=name: transfers.has(name, "z.bin", b"at last"), "the transfer")  # type: ignore[misc]
+    assert transfers.order("a") == transfers.order("b")
+    order = transfers.order("c")
+    assert order == transfers.order("a") or (
+        "were missed" in transfers.log("c") and [line for line in transfers.order("a") if line in order] == order
+    )
+
+
 def test_bad_arguments(transfers: Transfers) -> None:
     transfers.start("a", "send", str(transfers.folder / "nosuch"))
     assert transfers.end("a") == 2
