@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from cluster.sim import stories
+from cluster.sim.bulk.mutants import BULK_MUTANTS
+from cluster.sim.bulk.scenarios import run_bulk_seed, run_bulk_task
 from cluster.sim.diagram.drawing import draw
 from cluster.sim.diagram.recorder import SpaceTimeRecorder
 from cluster.sim.explore import SeedTask, explore
@@ -88,7 +90,8 @@ examples:
   python -m cluster sim --seed 8241 --trace T               every action in a file, for: python -m cluster check T
   python -m cluster sim --story partition --diagram partition.svg
   python -m cluster sim --mutants                           faulty layers, and which check detects each
-  python -m cluster sim --interim                           the same with the interim service; also --mutants"""
+  python -m cluster sim --interim                           the same with the interim service; also --mutants
+  python -m cluster sim --bulk                              the multicast transport; also --seed, --mutants"""
     many = parser.add_argument_group("many seeds")
     many.add_argument("--seeds", type=_positive, metavar="N", help=f"number of seeds to run (default {SEEDS_DEFAULT})")
     many.add_argument("--seed-from", type=_seed, metavar="S", help="first seed (default 0, or the mutant's known seed)")
@@ -97,6 +100,9 @@ examples:
     many.add_argument("--jobs", type=_positive, default=1, metavar="J", help="number of worker processes")
     many.add_argument(
         "--mutants", action="store_true", help="run mutants of the layers and report which check catches each"
+    )
+    many.add_argument(
+        "--bulk", action="store_true", help="run the multicast transport for large content instead of the stack"
     )
     many.add_argument(
         "--interim", action="store_true", help="run the interim service beside the total order, with clients"
@@ -129,6 +135,10 @@ def _check(options: argparse.Namespace, parser: argparse.ArgumentParser) -> None
         parser.error("--story runs a fixed scenario: do not combine it with --seed")
     if one_seed and (options.seeds is not None or options.minutes is not None):
         parser.error("--seed runs one seed: do not combine it with --seeds or --minutes")
+    if options.bulk:
+        for name in ("shrink", "trace", "story", "diagram", "interim"):
+            if getattr(options, name):
+                parser.error(f"--{name} does not work with --bulk")
 
 
 def main(
@@ -145,7 +155,7 @@ def main(
     if options.mutants:
         return _hunt(options, write)
     if options.seed is not None:
-        return _one(options, parser, write)
+        return _one_bulk(options, write) if options.bulk else _one(options, parser, write)
     return _explore(options, clock, write, spread)
 
 
@@ -174,7 +184,7 @@ def _explore(
     limit = start + 60.0 * options.minutes if options.minutes else float("inf")
     report = explore(
         _tasks(options),
-        lambda tasks: spread(run_task, tasks, options.jobs),
+        lambda tasks: spread(run_bulk_task if options.bulk else run_task, tasks, options.jobs),
         goes_on=lambda: clock() < limit,
         on_progress=lambda text: write(f"{clock() - start:7.1f} s  {text}"),
     )
@@ -183,6 +193,9 @@ def _explore(
     if report.failed is None:
         write("no violation, and every run was live after the faults healed")
         return 0
+    if options.bulk:
+        _report_bulk_failure(report.failed, write)
+        return 1
     _report_failure(report.failed, _task(options, report.failed.seed), write, reduce=True)
     return 1
 
@@ -262,6 +275,21 @@ def _one(options: argparse.Namespace, parser: argparse.ArgumentParser, write: Ca
     return 1
 
 
+def _one_bulk(options: argparse.Namespace, write: Callable[[str], None]) -> int:
+    outcome = run_bulk_seed(options.seed, write if options.narrate else None)
+    if outcome.failure is None:
+        write(f"seed {options.seed}: no violation, {outcome.steps} packets in {outcome.seconds:.1f} virtual seconds")
+        return 0
+    _report_bulk_failure(outcome, write)
+    return 1
+
+
+def _report_bulk_failure(outcome: RunResult, write: Callable[[str], None]) -> None:
+    assert outcome.failure is not None
+    write("\n" + outcome.failure.text)
+    write("\n" + outcome.failure.line(outcome.seed, " --bulk"))
+
+
 def _plan_of(task: SeedTask) -> RunPlan:
     return make_plan(task.seed, task.nodes_min, task.nodes_max, interim=task.interim)
 
@@ -269,13 +297,14 @@ def _plan_of(task: SeedTask) -> RunPlan:
 def _hunt(options: argparse.Namespace, write: Callable[[str], None]) -> int:
     """Hunt each mutant, by default starting at the seed that is known to catch it."""
     seeds_max = options.seeds or MUTANT_SEEDS
-    mutants = INTERIM_MUTANTS if options.interim else MUTANTS
+    mutants = BULK_MUTANTS if options.bulk else INTERIM_MUTANTS if options.interim else MUTANTS
+    run = run_bulk_task if options.bulk else run_task
     caught = []
     for mutant in mutants:
         if not mutant.equivalent:
             first = mutant.shown_by if options.seed_from is None else options.seed_from
             seeds = range(first, first + seeds_max)
-            caught.append(hunt(mutant, seeds, lambda seed: run_task(_task(options, seed))))
+            caught.append(hunt(mutant, seeds, lambda seed: run(_task(options, seed))))
             write(row(caught[-1]))
     survivors = [one.name for one in caught if not one.by]
     write(f"\n{len(caught) - len(survivors)} of {len(caught)} caught, each within {seeds_max} seeds\n")

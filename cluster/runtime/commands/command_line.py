@@ -1,4 +1,4 @@
-"""Command-line options of ``python -m cluster`` node, chat, key and check."""
+"""Command-line options of ``python -m cluster`` node, chat, send, receive, key and check."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from cluster.runtime.api.options import RUNTIME_SETTINGS, Bounds, Options, Tls
-from cluster.runtime.commands import chat, node
+from cluster.runtime.commands import chat, node, transfer
 from cluster.runtime.disk.store_errors import StoreError
 from cluster.runtime.net.addresses import BadAddress, parse_address
 from cluster.runtime.net.founding_check import AlreadyFounded
@@ -50,6 +50,22 @@ examples:
   python -m cluster chat --key-file cluster.key --name bob --join 127.0.0.1:7000"""
     _member_options(talk)
     talk.set_defaults(run=_chat)
+    sender = commands.add_parser("send", help="send a file to all members that receive, in one order, or to none")
+    sender.epilog = """\
+examples:
+  python -m cluster send site.tar --key-file cluster.key --name eve --join 127.0.0.1:7000"""
+    sender.add_argument("file", type=Path, metavar="FILE")
+    _transfer_options(sender)
+    sender.set_defaults(run=_send)
+    receiver = commands.add_parser("receive", help="receive the files that members send, into a directory")
+    receiver.epilog = """\
+examples:
+  python -m cluster receive inbox --key-file cluster.key --name ann --found --listen 127.0.0.1:7000
+  python -m cluster receive inbox2 --key-file cluster.key --name bob --join 127.0.0.1:7000 --count 1"""
+    receiver.add_argument("folder", type=Path, metavar="DIR")
+    receiver.add_argument("--count", type=int, metavar="N", help="stop after N files (default: run until stopped)")
+    _transfer_options(receiver)
+    receiver.set_defaults(run=_receive)
     key = commands.add_parser("key", help="make a cluster key")
     key.epilog = """\
 examples:
@@ -136,6 +152,18 @@ def _member_options(parser: argparse.ArgumentParser) -> None:
         tls.add_argument(f"--tls-{what}", type=Path, metavar="FILE", help=f"{help_text}, for mutual TLS")
 
 
+def _transfer_options(parser: argparse.ArgumentParser) -> None:
+    _member_options(parser)
+    parser.add_argument("--spool", type=Path, metavar="DIR", help="directory for content under way")
+    parser.add_argument(
+        "--multicast",
+        type=_address,
+        metavar="ADDRESS",
+        help="multicast group, such as 239.1.2.3:7000 (default: copies)",
+    )
+    parser.add_argument("--interface", metavar="NAME", help="network interface of the multicast group")
+
+
 def _options(arguments: argparse.Namespace) -> Options:
     return Options(
         name=arguments.name,
@@ -212,6 +240,14 @@ def _node(arguments: argparse.Namespace) -> int:
 
 def _chat(arguments: argparse.Namespace) -> int:
     return _run(arguments, chat.run)
+
+
+def _send(arguments: argparse.Namespace) -> int:
+    return _run(arguments, transfer.send)
+
+
+def _receive(arguments: argparse.Namespace) -> int:
+    return _run(arguments, transfer.receive)
 
 
 def _key(arguments: argparse.Namespace) -> int:

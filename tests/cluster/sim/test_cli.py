@@ -30,6 +30,7 @@ if TYPE_CHECKING:
         (["--story", "crash", "--diagram", "/nowhere/x.svg"], "--diagram /nowhere/x.svg: No such file"),
         (["--trace", "x"], "--trace needs --seed"),
         (["--seed", "1", "--seeds", "2"], "--seed runs one seed"),
+        (["--bulk", "--interim"], "--interim does not work with --bulk"),
         (["--story", "of the dog"], "invalid choice"),
     ],
 )
@@ -38,6 +39,15 @@ def test_wrong_options_are_named(options: list[str], complaint: str, capsys: pyt
         main(["sim", *options])
     assert stopped.value.code == 2
     assert complaint in capsys.readouterr().err
+
+
+def test_the_multicast_transport_is_explored_and_narrated(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["sim", "--bulk", "--seeds", "2"]) == 0
+    assert "a message was accepted" in capsys.readouterr().out
+    assert main(["sim", "--bulk", "--seed", "1", "--narrate"]) == 0
+    narrated = capsys.readouterr().out
+    assert "order: Grant(" in narrated
+    assert "seed 1: no violation" in narrated
 
 
 def test_exploring_shows_coverage(capsys: pytest.CaptureFixture[str]) -> None:
