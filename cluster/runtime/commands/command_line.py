@@ -54,7 +54,7 @@ examples:
     sender.epilog = """\
 examples:
   python -m cluster send site.tar --key-file cluster.key --name eve --join 127.0.0.1:7000"""
-    sender.add_argument("file", type=Path, metavar="FILE")
+    sender.add_argument("file", type=Path, metavar="FILE", help="the file to send")
     _transfer_options(sender)
     sender.set_defaults(run=_send)
     receiver = commands.add_parser("receive", help="receive the files that members send, into a directory")
@@ -62,7 +62,7 @@ examples:
 examples:
   python -m cluster receive inbox --key-file cluster.key --name ann --found --listen 127.0.0.1:7000
   python -m cluster receive inbox2 --key-file cluster.key --name bob --join 127.0.0.1:7000 --count 1"""
-    receiver.add_argument("folder", type=Path, metavar="DIR")
+    receiver.add_argument("folder", type=Path, metavar="DIR", help="where to put the files")
     receiver.add_argument("--count", type=int, metavar="N", help="stop after N files (default: run until stopped)")
     _transfer_options(receiver)
     receiver.set_defaults(run=_receive)
