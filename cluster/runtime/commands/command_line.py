@@ -62,7 +62,7 @@ examples:
 examples:
   python -m cluster receive inbox --key-file cluster.key --name ann --found --listen 127.0.0.1:7000
   python -m cluster receive inbox2 --key-file cluster.key --name bob --join 127.0.0.1:7000 --count 1"""
-    receiver.add_argument("folder", type=Path, metavar="DIR", help="directory for the received files")
+    receiver.add_argument("folder", type=Path, metavar="DIR", help="where to put the files")
     receiver.add_argument("--count", type=int, metavar="N", help="stop after N files (default: run until stopped)")
     _transfer_options(receiver)
     receiver.set_defaults(run=_receive)
