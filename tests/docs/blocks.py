@@ -14,6 +14,7 @@ A comment on the line before a block changes that:
 - ``<!-- wait: PORT ... -->``: commands that start servers with ``&``; the next block starts when the ports respond.
 - ``<!-- exit codes: N ... -->``: the commands may, or must, end with another code than 0.
 - ``<!-- exact output -->``: the output of the block before, compared line by line, without blanks at the ends.
+- ``<!-- similar output -->``: the same, but numbers, ids and host names may differ.
 """
 
 from __future__ import annotations
