@@ -10,17 +10,20 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from cluster.bulk.effects import Outcome
     from cluster.interim.shared_object import SharedObject
     from cluster.layer import Delivered
     from cluster.names import ProcessId, View
     from cluster.replica import StateMachine
     from cluster.reports.broadcast import ReportsFull
     from cluster.reports.settings import ReportSettings
+    from cluster.runtime.api.bulk import Bulk, BulkClosed, BulkGap, BulkMessage
     from cluster.runtime.api.delivery_stream import Delivery, FellBehind, PrimaryView, Skipped
     from cluster.runtime.api.group import Full, Group, InDoubt, NotDelivered
     from cluster.runtime.api.interim_service import InterimService
     from cluster.runtime.api.options import Bounds, Options, Tls
     from cluster.runtime.api.replica import Replica
+    from cluster.runtime.bulk.endpoint import MulticastGroup
     from cluster.runtime.disk.store_errors import StoreError
     from cluster.runtime.fatal_errors import MemberStops
     from cluster.runtime.net.founding_check import AlreadyFounded
@@ -34,6 +37,10 @@ __all__ = [
     "AlreadyFounded",
     "BadKey",
     "Bounds",
+    "Bulk",
+    "BulkClosed",
+    "BulkGap",
+    "BulkMessage",
     "CannotListen",
     "Delivered",
     "Delivery",
@@ -45,8 +52,10 @@ __all__ = [
     "InDoubt",
     "InterimService",
     "MemberStops",
+    "MulticastGroup",
     "NotDelivered",
     "Options",
+    "Outcome",
     "PrimaryView",
     "ProcessId",
     "Replica",
@@ -65,6 +74,9 @@ __all__ = [
 ]
 
 _NAMES_BY_MODULE = {
+    "cluster.bulk.effects": ("Outcome",),
+    "cluster.runtime.api.bulk": ("Bulk", "BulkClosed", "BulkGap", "BulkMessage"),
+    "cluster.runtime.bulk.endpoint": ("MulticastGroup",),
     "cluster.interim.shared_object": ("SharedObject",),
     "cluster.reports.broadcast": ("ReportsFull",),
     "cluster.reports.settings": ("ReportSettings",),

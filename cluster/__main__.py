@@ -12,6 +12,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from itertools import islice
+from typing import Any
 
 from cluster.runtime.commands import experiment, recovery_commands
 from cluster.runtime.commands.command_line import add_commands
@@ -20,6 +21,22 @@ from cluster.sim.explore import SeedTask
 from cluster.sim.run import RunResult
 
 WAITING_PER_JOB = 4  # tasks queued for each worker process, so that no worker is idle
+
+
+class CommandHelp(argparse.HelpFormatter):
+    """Wraps descriptions, but keeps the lines of examples."""
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        if text.startswith("examples:"):
+            return text
+        return super()._fill_text(text, width, indent)
+
+
+class CommandParser(argparse.ArgumentParser):
+    """A parser, and the class of its subparsers, whose help ends with examples."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**{"formatter_class": CommandHelp, **options})
 
 
 def spread(function: Callable[[SeedTask], RunResult], tasks: Iterator[SeedTask], jobs: int) -> Iterator[RunResult]:
@@ -35,14 +52,33 @@ def spread(function: Callable[[SeedTask], RunResult], tasks: Iterator[SeedTask],
             yield outcome
 
 
-def main(argv: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m cluster", description="The group communication stack on its own.")
-    commands = parser.add_subparsers(dest="command", metavar="COMMAND")
-    sim = commands.add_parser("sim", help="run the stack in a simulated world that tries to break it")
+def make_parser() -> argparse.ArgumentParser:
+    """The parser of all commands. `shtab` makes shell completions from it."""
+    return _make_parser()[0]
+
+
+def _make_parser() -> tuple[argparse.ArgumentParser, argparse.ArgumentParser]:
+    parser: argparse.ArgumentParser = CommandParser(
+        prog="python -m cluster",
+        description="The group communication stack on its own.",
+        epilog="""\
+examples:
+  python -m cluster key cluster.key
+  python -m cluster chat --key-file cluster.key --name ann --found --listen 127.0.0.1:7000
+  python -m cluster sim --seeds 1000 --jobs 2
+  python -m cluster COMMAND --help""",
+    )
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND", title="commands")
+    sim = commands.add_parser("sim", help="test the stack in a simulated network with faults")
     command_line.add_options(sim)
     add_commands(commands)
     recovery_commands.add_commands(commands)
     experiment.add_command(commands)
+    return parser, sim
+
+
+def main(argv: list[str] | None = None) -> int:
+    parser, sim = _make_parser()
     options = parser.parse_args(argv)
     if options.command is None:
         parser.print_help()

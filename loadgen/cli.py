@@ -15,12 +15,25 @@ from loadgen.errors import UsageError
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+# Arguments that are files, for shell completion: `shtab` reads the attribute ``complete``.
+_FILES = {"bash": "_shtab_compgen_files", "zsh": "_files"}
+_FILE_METAVARS = frozenset({"A", "B", "DIR", "FILE", "RESULTS", "TRACE"})
+
 
 class _Parser(argparse.ArgumentParser):
     """argparse that reports an error in one line, without the usage."""
 
     def error(self, message: str) -> NoReturn:
         raise UsageError(f"{message} (see {self.prog} --help)")
+
+
+class LoadgenHelp(argparse.HelpFormatter):
+    """Wraps descriptions, but keeps the lines of examples."""
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        if text.startswith("examples:"):
+            return text
+        return super()._fill_text(text, width, indent)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -36,22 +49,45 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 141
 
 
-def _run(argv: list[str]) -> int:
+def make_parser() -> argparse.ArgumentParser:
+    """The parser of all commands. `shtab` makes shell completions from it."""
+    return _make_parser()[0]
+
+
+def _make_parser() -> tuple[argparse.ArgumentParser, argparse._SubParsersAction[_Parser]]:
     parser = _Parser(
         prog="loadgen",
         description="Open-loop load generator for web servers: requests are sent when they are due, whatever the "
         "server does, and latency is measured from the due time.",
+        epilog="""\
+examples:
+  loadgen trace --rate 200 --duration 60s --mix A=30:/a.html --mix B=70:/b.html --out trace.jsonl
+  loadgen run trace.jsonl --target http://127.0.0.1:8080 --out results.jsonl
+  loadgen report results.jsonl
+  loadgen COMMAND --help""",
+        formatter_class=LoadgenHelp,
         allow_abbrev=False,
     )
     parser.add_argument("--version", action="version", version=f"loadgen {version('qosweb')}")
-    commands = parser.add_subparsers(dest="command", metavar="COMMAND")
-    trace.add(commands.add_parser("trace", help="make a trace, or transform traces", allow_abbrev=False))
-    run.add(commands.add_parser("run", help="send the requests of a trace", allow_abbrev=False))
-    run.add_replay(commands.add_parser("replay", help="send the requests of a run again", allow_abbrev=False))
-    report.add(commands.add_parser("report", help="print the report of a run, or compare two runs", allow_abbrev=False))
-    experiments.add(
-        commands.add_parser("experiments", help="verify the guarantees with real nodes", allow_abbrev=False)
-    )
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND", title="commands")
+
+    def add(name: str, text: str) -> argparse.ArgumentParser:
+        return commands.add_parser(name, help=text, formatter_class=LoadgenHelp, allow_abbrev=False)
+
+    trace.add(add("trace", "make a trace, or transform traces"))
+    run.add(add("run", "send the requests of a trace"))
+    run.add_replay(add("replay", "send the requests of a run again"))
+    report.add(add("report", "print the report of a run, or compare two runs"))
+    experiments.add(add("experiments", "verify the guarantees with real nodes"))
+    for command in commands.choices.values():
+        for action in command._actions:  # noqa: SLF001
+            if action.metavar in _FILE_METAVARS:
+                action.complete = _FILES  # type: ignore[attr-defined]
+    return parser, commands
+
+
+def _run(argv: list[str]) -> int:
+    parser, commands = _make_parser()
     if argv and not argv[0].startswith("-") and argv[0] not in commands.choices:
         raise UsageError(f"unknown command '{argv[0]}'{_did_you_mean(argv[0], commands.choices)}")
     arguments, unknown = parser.parse_known_args(argv)

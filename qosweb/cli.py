@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, NoReturn
 
 from qosweb.analytics.command_line import add_analyze
 from qosweb.errors import UsageError, did_you_mean
-from qosweb.settings import ENV_PREFIX, OPTIONS, gather
+from qosweb.help_text import HelpFormatter, complete_files
+from qosweb.settings import ENV_PREFIX, GROUPS, OPTIONS, gather
 from qosweb.terminal_text import escape_controls
 from qosweb.tools import command_line as tools
 from qosweb.version import VERSION
@@ -39,20 +40,43 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 130
 
 
-def _run(argv: list[str]) -> int:
+def make_parser() -> argparse.ArgumentParser:
+    """The parser of all commands. `shtab` makes shell completions from it."""
+    return _make_parser()[0]
+
+
+def _make_parser() -> tuple[argparse.ArgumentParser, argparse._SubParsersAction[_Parser]]:
     parser = _Parser(
         prog="qosweb",
         description="A distributed HTTP server with enforceable quality-of-service guarantees.",
+        epilog="""\
+examples:
+  qosweb demo                                      run a cluster with a sample site
+  qosweb check shop.webqos                         check a specification
+  qosweb serve --root site --spec shop.webqos      serve a folder
+  qosweb status --watch                            watch the cluster
+  qosweb COMMAND --help                            options and examples of a command""",
+        formatter_class=HelpFormatter,
         allow_abbrev=False,
     )
     parser.add_argument("--version", action="version", version=f"qosweb {VERSION}")
-    commands = parser.add_subparsers(dest="command", metavar="COMMAND")
-    _add_serve(commands.add_parser("serve", help="serve a folder", allow_abbrev=False))
-    _add_demo(commands.add_parser("demo", help="run a cluster with a sample site", allow_abbrev=False))
-    tools.add_commands(commands)
-    add_analyze(
-        commands.add_parser("analyze", help="verify from the logs whether guarantees were kept", allow_abbrev=False)
-    )
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND", title="commands")
+
+    def add(name: str, text: str) -> argparse.ArgumentParser:
+        return commands.add_parser(name, help=text, formatter_class=HelpFormatter, allow_abbrev=False)
+
+    _add_serve(add("serve", "serve a folder, or forward to another server"))
+    _add_demo(add("demo", "run a cluster with a sample site"))
+    tools.add_commands(add)
+    add_analyze(add("analyze", "verify from the logs whether guarantees were kept"))
+    complete_files(parser)
+    for command in commands.choices.values():
+        complete_files(command)
+    return parser, commands
+
+
+def _run(argv: list[str]) -> int:
+    parser, commands = _make_parser()
     if argv and not argv[0].startswith("-") and argv[0] not in commands.choices:
         raise UsageError(f"unknown command '{argv[0]}'{did_you_mean(argv[0], commands.choices)}")
     arguments, unknown = parser.parse_known_args(argv)
@@ -85,16 +109,26 @@ def _add_serve(parser: argparse.ArgumentParser) -> None:
         "Serve the files under a folder. Every option is also a key of the TOML file given with --config and an "
         "environment variable (--cache-size, cache-size, QOSWEB_CACHE_SIZE)."
     )
+    parser.epilog = """\
+examples:
+  qosweb serve --root site
+  qosweb serve --root site --spec shop.webqos --listen 0.0.0.0:8080 --capacity 2MB/s
+  qosweb serve --upstream http://127.0.0.1:9000 --spec shop.webqos
+  qosweb serve --config /etc/qosweb.toml
+  qosweb serve --root site --key-file cluster.key --data-dir data --group 10.0.0.2:8082 --join 10.0.0.1:8082"""
     parser.add_argument("--config", metavar="FILE.toml", help="settings from a TOML file")
+    group_of = {key: parser.add_argument_group(title) for title, keys in GROUPS for key in keys[:1]}
+    group_of |= {key: group_of[keys[0]] for _, keys in GROUPS for key in keys}
     for spec in OPTIONS:
+        group = group_of.get(spec.key, parser)
         shown = f" ({spec.shown_default})" if spec.has_default else ""
         help_text = (spec.help + shown).replace("%", "%%")
         if spec.is_flag:
-            parser.add_argument(spec.flag, dest=spec.key, action="store_const", const="yes", help=help_text)
+            group.add_argument(spec.flag, dest=spec.key, action="store_const", const="yes", help=help_text)
         elif spec.is_list:
-            parser.add_argument(spec.flag, dest=spec.key, metavar=spec.metavar, action="append", help=help_text)
+            group.add_argument(spec.flag, dest=spec.key, metavar=spec.metavar, action="append", help=help_text)
         else:
-            parser.add_argument(spec.flag, dest=spec.key, metavar=spec.metavar, help=help_text)
+            group.add_argument(spec.flag, dest=spec.key, metavar=spec.metavar, help=help_text)
 
 
 def _add_demo(parser: argparse.ArgumentParser) -> None:
@@ -102,6 +136,11 @@ def _add_demo(parser: argparse.ArgumentParser) -> None:
         "Run a cluster on this machine until Ctrl-C. It serves the sample site, a shop with free, paid and "
         "always-available parts, under a light load, and prints commands to try."
     )
+    parser.epilog = """\
+examples:
+  qosweb demo
+  qosweb demo --nodes 5 --port 0
+  qosweb demo --keep logs"""
     parser.add_argument("--nodes", metavar="N", default="3", help="number of nodes (3)")
     parser.add_argument(
         "--port", metavar="P", help="first port; 0 chooses free ports (8080, or free ports if it is in use)"

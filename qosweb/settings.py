@@ -378,6 +378,31 @@ def _specs() -> tuple[OptionSpec, ...]:
 
 OPTIONS = _specs()
 
+# The groups of `qosweb serve --help` and of the settings reference, with the keys of their options.
+GROUPS: tuple[tuple[str, tuple[str, ...]], ...] = (
+    ("site", ("root", "spec", "index", "error-pages", "name")),
+    ("addresses", ("listen", "public-url", "trust-proxy", "proxy-protocol", "tls-cert", "tls-key")),
+    ("admin port", ("admin", "admin-token-file", "admin-host")),
+    ("cluster", ("bootstrap", "join", "group", "key-file", "data-dir", "cluster-id", "order-log")),
+    (
+        "capacity and upstream servers",
+        (
+            "capacity", "upstream", "upstream-timeout", "upstream-connections", "max-streams", "stream-after",
+            "stream-idle",
+        ),
+    ),
+    ("access log", ("access-log", "access-log-format", "access-log-rotate", "access-log-keep", "access-log-fields")),
+    ("page cache", ("cache-size", "cache-file-max", "cache-fresh")),
+    (
+        "limits",
+        (
+            "max-connections", "max-connections-per-client", "client-share", "max-request-line", "max-header-size",
+            "max-headers", "max-body", "min-body-rate", "max-open-files",
+        ),
+    ),
+    ("timeouts", ("header-timeout", "body-timeout", "idle-timeout", "send-timeout", "grace")),
+)  # fmt: skip
+
 
 def gather(
     command_line: Mapping[str, str],

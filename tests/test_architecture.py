@@ -88,13 +88,16 @@ CALLED_FROM_OUTSIDE = {
     "connection_lost": "asyncio protocols",
     "connection_made": "asyncio protocols",
     "data_received": "asyncio protocols",
+    "datagram_received": "asyncio protocols",
     "eof_received": "asyncio protocols",
     "get_buffer": "asyncio protocols",
     "pause_writing": "asyncio protocols",
     "resume_writing": "asyncio protocols",
+    "_fill_text": "argparse",
     "emit": "a logging handler",
+    "make_parser": "for shtab; docs/how-to/completion.md shows it",
     "handle_starttag": "html.parser",
-    "primary_of": "for users of the group; cluster/README.md shows it",
+    "primary_of": "for users of the group; docs/reference/cluster.md shows it",
     "allocate": "the allocation in one call, for comparison with the reference",
     "dial_again": "a step of scenarios",
     "lose_disk": "a step of scenarios",
@@ -328,7 +331,7 @@ def test_no_name_is_dead() -> None:
 def test_tests_mirror_the_packages() -> None:
     """A folder of tests has the path of the package under test, but for what all tests share."""
     top = TOP / "tests"
-    shared = {"support", "bench", "campaigns", "data", "golden", "logs"}
+    shared = {"support", "bench", "campaigns", "data", "docs", "examples", "golden", "logs"}
     folders = {path.relative_to(top) for path in top.rglob("*") if path.is_dir() and list(path.glob("test_*.py"))}
     strangers = [
         str(folder)

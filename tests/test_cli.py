@@ -16,7 +16,7 @@ from typing import Protocol
 import pytest
 
 from qosweb.cli import main
-from qosweb.settings import OPTIONS
+from qosweb.settings import GROUPS, OPTIONS
 from qosweb.version import VERSION
 from tests.support.nodes import COMMAND, environment, run_command
 from tests.support.tls import write_certificate
@@ -95,13 +95,19 @@ def test_help_names_the_commands(arguments: tuple[str, ...]) -> None:
 def test_help_of_serve_documents_every_option_with_its_default() -> None:
     done = run_command("serve", "--help", env={"COLUMNS": "100"})
     assert (done.returncode, done.stderr) == (0, "")
-    _, _, listed = done.stdout.partition("--config FILE.toml  ")
+    _, _, listed = re.sub(r"\n\n[a-z ]+:\n", "\n", done.stdout.partition("\nexamples:")[0]).partition(
+        "--config FILE.toml  "
+    )
     entries = {words[0]: " ".join(words) for words in map(str.split, re.split(r"\n  (?=--)", listed))}
     for spec in OPTIONS:
         entry = entries[spec.flag]
         assert entry.startswith(f"{spec.flag} {spec.metavar} {spec.help}".replace("  ", " ")), entry
         if spec.has_default:
             assert entry.endswith(f"({spec.shown_default})"), entry
+
+
+def test_every_option_of_serve_is_in_one_group() -> None:
+    assert sorted(key for _, keys in GROUPS for key in keys) == sorted(spec.key for spec in OPTIONS)
 
 
 def test_the_shown_defaults_are_the_defaults() -> None:

@@ -13,11 +13,16 @@ from typing import TYPE_CHECKING, Protocol
 from cluster.reports.sim.mutant_catalogue import REPORT_MUTANTS
 from cluster.reports.sim.run import run_reports_task
 from cluster.sim import stories
+from cluster.sim.bulk.mutants import BULK_MUTANTS
+from cluster.sim.bulk.scenarios import run_bulk_seed, run_bulk_task
+from cluster.sim.diagram.drawing import draw
+from cluster.sim.diagram.recorder import SpaceTimeRecorder
 from cluster.sim.explore import SeedTask, explore
 from cluster.sim.interim_mutants import INTERIM_MUTANTS
 from cluster.sim.mutant_catalogue import MUTANTS
 from cluster.sim.mutant_hunt import hunt, row
 from cluster.sim.narrate import Detail, Narrator
+from cluster.sim.narrate_summary import SummaryNarrator
 from cluster.sim.plan import NAMES, RunPlan, make_plan
 from cluster.sim.real_stack import factory_of, play, run_task, same_failure
 from cluster.sim.shrink import shrink
@@ -26,10 +31,13 @@ from cluster.sim.trace_writer import TraceWriter
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
+    from cluster.sim.mutation import Mutant
     from cluster.sim.run import RunResult
 
 SEEDS_DEFAULT = 200
 MUTANT_SEEDS = 300
+LEVELS = ("summary", "views", "messages")
+DETAILS = {"views": Detail.VIEWS, "messages": Detail.STORY}
 
 
 class TaskRunner(Protocol):
@@ -73,42 +81,73 @@ def _minutes(text: str) -> float:
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--seeds", type=_positive, metavar="N", help=f"number of seeds to run (default {SEEDS_DEFAULT})"
+    parser.description = (
+        "Test the stack in a simulated network that loses, delays and cuts, with processes that crash and restart. The "
+        "specifications of the papers check every step. Exit code 0: no violation; 1: a violation."
     )
-    parser.add_argument(
-        "--seed-from", type=_seed, metavar="S", help="first seed (default 0, or the mutant's known seed)"
-    )
-    parser.add_argument("--nodes", type=_nodes, default=(3, 7), metavar="3..7", help="number of nodes in a run")
-    parser.add_argument("--minutes", type=_minutes, metavar="M", help="time limit of the exploration")
-    parser.add_argument("--jobs", type=_positive, default=1, metavar="J", help="number of worker processes")
-    parser.add_argument("--seed", type=_seed, metavar="S", help="run only this seed")
-    parser.add_argument("--narrate", action="store_true", help="narrate the run (with --seed or --story)")
-    parser.add_argument("--shrink", action="store_true", help="reduce the plan of a failing seed (with --seed)")
-    parser.add_argument("--trace", type=Path, metavar="FILE", help="record all actions for 'check' (with --seed)")
-    parser.add_argument(
+    parser.epilog = f"""\
+examples:
+  python -m cluster sim                                     run {SEEDS_DEFAULT} seeds
+  python -m cluster sim --seeds 10000 --seed-from 50000 --jobs 2
+  python -m cluster sim --seed 8241 --narrate               one seed on one page; then: --narrate views, messages
+  python -m cluster sim --seed 8241 --trace T               every action in a file, for: python -m cluster check T
+  python -m cluster sim --story partition --diagram partition.svg
+  python -m cluster sim --mutants                           faulty layers, and which check detects each
+  python -m cluster sim --reports                           reports beside the stack; also --mutants
+  python -m cluster sim --interim                           the same with the interim service; also --mutants
+  python -m cluster sim --bulk                              the multicast transport; also --seed, --mutants"""
+    many = parser.add_argument_group("many seeds")
+    many.add_argument("--seeds", type=_positive, metavar="N", help=f"number of seeds to run (default {SEEDS_DEFAULT})")
+    many.add_argument("--seed-from", type=_seed, metavar="S", help="first seed (default 0, or the mutant's known seed)")
+    many.add_argument("--nodes", type=_nodes, default=(3, 7), metavar="3..7", help="number of nodes in a run")
+    many.add_argument("--minutes", type=_minutes, metavar="M", help="time limit of the exploration")
+    many.add_argument("--jobs", type=_positive, default=1, metavar="J", help="number of worker processes")
+    many.add_argument(
         "--mutants", action="store_true", help="run mutants of the layers and report which check catches each"
     )
-    parser.add_argument(
-        "--reports", action="store_true", help="run semantically reliable broadcast, not the stack alone"
+    many.add_argument("--reports", action="store_true", help="run semantically reliable broadcast, not the stack alone")
+    many.add_argument(
+        "--bulk", action="store_true", help="run the multicast transport for large content instead of the stack"
     )
-    parser.add_argument(
-        "--interim", action="store_true", help="run the interim-atomic service beside the total order, with clients"
+    many.add_argument(
+        "--interim", action="store_true", help="run the interim service beside the total order, with clients"
     )
-    parser.add_argument("--story", choices=sorted(stories.STORIES), help="narrate one of the fixed scenarios")
+    one = parser.add_argument_group("one seed")
+    one.add_argument("--seed", type=_seed, metavar="S", help="run only this seed")
+    one.add_argument("--shrink", action="store_true", help="reduce the plan of a failing seed (with --seed)")
+    one.add_argument("--trace", type=Path, metavar="FILE", help="record all actions for 'check' (with --seed)")
+    story = parser.add_argument_group("fixed scenarios")
+    story.add_argument("--story", choices=sorted(stories.STORIES), help="run one of the fixed scenarios")
+    shown = parser.add_argument_group("output of one seed or scenario")
+    shown.add_argument(
+        "--narrate",
+        nargs="?",
+        choices=LEVELS,
+        const="summary",
+        help="print the run: a summary of one page (the default), the views, or also the messages",
+    )
+    shown.add_argument("--diagram", type=Path, metavar="FILE.svg", help="draw the run as a space-time diagram")
 
 
 def _check(options: argparse.Namespace, parser: argparse.ArgumentParser) -> None:
     one_seed = options.seed is not None
-    if options.reports and (options.narrate or options.shrink or options.trace):
+    if options.reports and (options.narrate or options.diagram or options.shrink or options.trace):
         parser.error("--reports works with --seed, --seeds, --minutes and --mutants")
-    if options.reports and options.interim:
-        parser.error("--reports and --interim are two kinds of run: give one of them")
-    for name in ("narrate", "shrink", "trace"):
-        if getattr(options, name) and not one_seed and not (name == "narrate" and options.story):
-            parser.error(f"--{name} needs --seed")
+    if sum((options.reports, options.interim, options.bulk)) > 1:
+        parser.error("--reports, --interim and --bulk are three kinds of run: give one of them")
+    for name in ("narrate", "diagram", "shrink", "trace"):
+        if getattr(options, name) and not one_seed and not (name in ("narrate", "diagram") and options.story):
+            parser.error(f"--{name} needs --seed{' or --story' if name in ('narrate', 'diagram') else ''}")
+    if options.diagram and (options.narrate or options.trace):
+        parser.error("--diagram draws the run: do not combine it with --narrate or --trace")
+    if one_seed and options.story:
+        parser.error("--story runs a fixed scenario: do not combine it with --seed")
     if one_seed and (options.seeds is not None or options.minutes is not None):
         parser.error("--seed runs one seed: do not combine it with --seeds or --minutes")
+    if options.bulk:
+        for name in ("shrink", "trace", "story", "diagram"):
+            if getattr(options, name):
+                parser.error(f"--{name} does not work with --bulk")
 
 
 def main(
@@ -121,13 +160,11 @@ def main(
 ) -> int:
     _check(options, parser)
     if options.story:
-        detail = Detail.STORY if options.narrate else Detail.CONVERSATION
-        stories.narrate_story(options.story, factory_of(options.story), write, detail)
-        return 0
+        return _story(options, parser, write)
     if options.mutants:
         return _hunt(options, write)
     if options.seed is not None and not options.reports:
-        return _one(options, write)
+        return _one_bulk(options, write) if options.bulk else _one(options, parser, write)
     return _explore(options, clock, write, spread)
 
 
@@ -170,13 +207,21 @@ def _explore(
         assert report.failed.failure is not None
         write("\n" + report.failed.failure.text)
         write(f"\nreplay: python -m cluster sim --reports --seed {task.seed}{task.options}")
+    elif options.bulk:
+        _report_bulk_failure(report.failed, write)
     else:
         _report_failure(report.failed, task, write, reduce=True)
     return 1
 
 
 def _runner(options: argparse.Namespace) -> Callable[[SeedTask], RunResult]:
-    return run_reports_task if options.reports else run_task
+    return run_reports_task if options.reports else run_bulk_task if options.bulk else run_task
+
+
+def _mutants(options: argparse.Namespace) -> tuple[Mutant, ...]:
+    if options.reports:
+        return REPORT_MUTANTS
+    return BULK_MUTANTS if options.bulk else INTERIM_MUTANTS if options.interim else MUTANTS
 
 
 def _report_failure(outcome: RunResult, task: SeedTask, write: Callable[[str], None], *, reduce: bool) -> None:
@@ -192,7 +237,40 @@ def _report_failure(outcome: RunResult, task: SeedTask, write: Callable[[str], N
     write("\n" + failure.line(task.seed, task.options))
 
 
-def _one(options: argparse.Namespace, write: Callable[[str], None]) -> int:
+def _story(options: argparse.Namespace, parser: argparse.ArgumentParser, write: Callable[[str], None]) -> int:
+    name: str = options.story
+    if options.diagram or options.narrate == "summary":
+        listener = SpaceTimeRecorder() if options.diagram else SummaryNarrator()
+        stories.play_story(name, factory_of(name), listener)
+        if not options.diagram:
+            write(f"# {stories.STORIES[name].__doc__}")
+        _finish(listener, options, parser, write, str(stories.STORIES[name].__doc__))
+    else:
+        stories.narrate_story(name, factory_of(name), write, DETAILS.get(options.narrate, Detail.CONVERSATION))
+    return 0
+
+
+def _finish(
+    listener: Narrator | SummaryNarrator | SpaceTimeRecorder | None,
+    options: argparse.Namespace,
+    parser: argparse.ArgumentParser,
+    write: Callable[[str], None],
+    title: str,
+) -> None:
+    match listener:
+        case Narrator():
+            listener.flush()
+        case SummaryNarrator():
+            listener.write_to(write)
+        case SpaceTimeRecorder():
+            try:
+                options.diagram.write_text(draw(listener, title), encoding="utf-8")
+            except OSError as error:
+                parser.error(f"--diagram {options.diagram}: {error.strerror}")
+            write(f"wrote {options.diagram}")
+
+
+def _one(options: argparse.Namespace, parser: argparse.ArgumentParser, write: Callable[[str], None]) -> int:
     task = _task(options, options.seed)
     plan = _plan_of(task)
     if options.shrink:
@@ -201,20 +279,39 @@ def _one(options: argparse.Namespace, write: Callable[[str], None]) -> int:
             write(f"seed {task.seed} does not fail: there is nothing to shrink")
             return 0
         plan = shrink(plan, same_failure(failure))
-    write(str(plan))
-    narrator = Narrator(write, Detail.STORY) if options.narrate else None
+    if options.narrate != "summary":
+        write(str(plan))
+    listener: Narrator | SummaryNarrator | SpaceTimeRecorder | None = None
+    if options.diagram:
+        listener = SpaceTimeRecorder()
+    elif options.narrate:
+        listener = SummaryNarrator() if options.narrate == "summary" else Narrator(write, DETAILS[options.narrate])
     if options.trace:
         with options.trace.open("wb") as file:
-            outcome = play(plan, TraceWriter(plan.names[0], file.write, narrator))
+            outcome = play(plan, TraceWriter(plan.names[0], file.write, listener))
     else:
-        outcome = play(plan, narrator)
-    if narrator is not None:
-        narrator.flush()
+        outcome = play(plan, listener)
+    _finish(listener, options, parser, write, f"seed {task.seed}")
     if outcome.failure is None:
         write(f"seed {task.seed}: no violation, {outcome.steps} actions in {outcome.seconds:.1f} virtual seconds")
         return 0
     _report_failure(outcome, task, write, reduce=False)
     return 1
+
+
+def _one_bulk(options: argparse.Namespace, write: Callable[[str], None]) -> int:
+    outcome = run_bulk_seed(options.seed, write if options.narrate else None)
+    if outcome.failure is None:
+        write(f"seed {options.seed}: no violation, {outcome.steps} packets in {outcome.seconds:.1f} virtual seconds")
+        return 0
+    _report_bulk_failure(outcome, write)
+    return 1
+
+
+def _report_bulk_failure(outcome: RunResult, write: Callable[[str], None]) -> None:
+    assert outcome.failure is not None
+    write("\n" + outcome.failure.text)
+    write("\n" + outcome.failure.line(outcome.seed, " --bulk"))
 
 
 def _plan_of(task: SeedTask) -> RunPlan:
@@ -224,7 +321,7 @@ def _plan_of(task: SeedTask) -> RunPlan:
 def _hunt(options: argparse.Namespace, write: Callable[[str], None]) -> int:
     """Hunt each mutant, by default starting at the seed that is known to catch it."""
     seeds_max = options.seeds or MUTANT_SEEDS
-    mutants = INTERIM_MUTANTS if options.interim else REPORT_MUTANTS if options.reports else MUTANTS
+    mutants = _mutants(options)
     run_one = _runner(options)
     caught = []
     for mutant in mutants:

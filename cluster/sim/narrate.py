@@ -1,8 +1,8 @@
 """Narrates a run as text, in the papers' vocabulary: frames sent and actions seen by each process.
 
-One line per event, in three levels of detail. Heartbeats without news, bare link acknowledgements, and actions that the
-frames show already (send and deliver of the links) are left out below full detail. The text depends on the run alone,
-so it can be kept in a file and compared.
+One line per event, in four levels of detail (`narrate_summary` is shorter still). Heartbeats without news, bare link
+acknowledgements, and actions that the frames show already (send and deliver of the links) are left out below full
+detail. The text depends on the run alone, so it can be kept in a file and compared.
 Below: the world, as one of its listeners.
 """
 
@@ -53,11 +53,17 @@ INSIDE = (
     actions.VsSafe, actions.DvsSend, actions.DvsReceive, actions.DvsSafe, actions.StateDigest,
 )  # fmt: skip
 ARROW = "->"
+OF_VIEWS = (
+    actions.StartChange, actions.MembershipView, actions.GcsView, actions.DvsNewView, actions.DvsRegister,
+    actions.Established, actions.CatchUp, actions.Crashed, actions.Recovered,
+)  # fmt: skip
+OTHERS = tuple(kind for kind in actions.NAMES if kind not in OF_VIEWS)
 
 
 class Detail(Enum):
     """How much a narration shows."""
 
+    VIEWS = "views, crashes and faults, without messages"
     CONVERSATION = "what is sent, and what comes of it"
     STORY = "also what each layer sees"
     EVERYTHING = "nothing left out"
@@ -70,8 +76,14 @@ class Narrator:
         self.muted = False
         self._write = write
         self._everything = detail is Detail.EVERYTHING
+        self._only_views = detail is Detail.VIEWS
         self._conversation = detail is Detail.CONVERSATION
-        self._left_out = {Detail.CONVERSATION: INSIDE, Detail.STORY: SHOWN_ELSEWHERE, Detail.EVERYTHING: ()}[detail]
+        self._left_out: tuple[type[Action], ...] = {
+            Detail.VIEWS: OTHERS,
+            Detail.CONVERSATION: INSIDE,
+            Detail.STORY: SHOWN_ELSEWHERE,
+            Detail.EVERYTHING: (),
+        }[detail]
         self._proposals: dict[ProcessId, object] = {}
         self._streamed: dict[tuple[ProcessId, ProcessId], tuple[int, int]] = {}
         self._held: tuple[float, ProcessId, str] | None = None  # pending: the next one may differ only in its peer
@@ -85,7 +97,7 @@ class Narrator:
             self._line(f"{time:9.4f}  {process!s:<4} {describe_action(action)}")
 
     def frame(self, time: float, sender: ProcessId, to: tuple[ProcessId, ...], frame: Frame) -> None:
-        if not self._everything and not self._is_news(sender, to, frame):
+        if self._only_views or (not self._everything and not self._is_news(sender, to, frame)):
             return
         again = " again" if isinstance(frame, Data) and self._is_repeated(sender, to, frame) else ""
         held = (time, sender, describe_frame(frame) + again)

@@ -7,12 +7,12 @@ Above: the command line, tests.  Below: world, narrate, run (for the judge inter
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from cluster.settings import Settings
 from cluster.sim.narrate import Detail, Narrator
 from cluster.sim.run import RunJudge, live
-from cluster.sim.world import World
+from cluster.sim.world import FrameListener, World
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -194,19 +194,29 @@ def narrate_story(
     judge: RunJudge | None = None,
 ) -> World:
     """Narrate one scenario line by line and return its final world. The judge raises on a violation."""
-    judge = judge or RunJudge()
-    story = STORIES[name]
-    write(f"# {story.__doc__}")
+    write(f"# {STORIES[name].__doc__}")
     narrator = Narrator(write, detail)
-    world = World(make, settings=Settings(snapshot_every=LAGGARD_SNAPSHOTS), watcher=judge, listener=narrator)
-    judge.watch(world)
-    telling = story(world)
-    narrator.muted = True
-    next(telling)
+    world = play_story(name, make, narrator, judge)
     narrator.flush()
-    narrator.muted = False
+    return world
+
+
+class StoryListener(FrameListener, Protocol):
+    """A listener that ignores what happens while it is muted."""
+
+    muted: bool
+
+
+def play_story(name: str, make: ProcessFactory, listener: StoryListener, judge: RunJudge | None = None) -> World:
+    """Run one scenario, with the listener muted in its first part, and return its final world."""
+    judge = judge or RunJudge()
+    world = World(make, settings=Settings(snapshot_every=LAGGARD_SNAPSHOTS), watcher=judge, listener=listener)
+    judge.watch(world)
+    telling = STORIES[name](world)
+    listener.muted = True
+    next(telling)
+    listener.muted = False
     for _ in telling:
         raise AssertionError("a scenario has exactly one yield")
-    narrator.flush()
     judge.finish(world, live(world))
     return world

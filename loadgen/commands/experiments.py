@@ -30,21 +30,25 @@ def add(parser: argparse.ArgumentParser) -> None:
         "plot for each, and report.html for all. Without names, list the experiments. Exit code 0; 1 if one "
         "fails; 2 if it cannot run."
     )
+    parser.epilog = """\
+examples:
+  loadgen experiments
+  loadgen experiments shares-16k always-16k --quick --out report
+  loadgen experiments all --out report"""
     parser.add_argument("names", metavar="NAME", nargs="*", help="names of experiments, or all")
     parser.add_argument("--out", metavar="DIR", help="folder for reports, logs and results; its files are replaced")
-    parser.add_argument("--quick", action="store_true", help="a few seconds each, with looser criteria")
-    parser.add_argument("--scale", metavar="X", default="1", help="multiply durations by X (1)")
-    parser.add_argument(
-        "--pipe-scale", metavar="X", default="1", help="multiply pipe widths and request rates by X (1)"
-    )
-    parser.add_argument("--nodes", metavar="N", help="divide the pipe of single-node experiments over N nodes (1)")
-    parser.add_argument(
+    size = parser.add_argument_group("size and load")
+    size.add_argument("--quick", action="store_true", help="a few seconds each, with looser criteria")
+    size.add_argument("--scale", metavar="X", default="1", help="multiply durations by X (1)")
+    size.add_argument("--pipe-scale", metavar="X", default="1", help="multiply pipe widths and request rates by X (1)")
+    size.add_argument("--nodes", metavar="N", help="divide the pipe of single-node experiments over N nodes (1)")
+    size.add_argument(
         "--spread",
         metavar="HOW",
         default="even",
         help="distribution of the load over several nodes: one (the first), even, skewed[:S] (even)",
     )
-    parser.add_argument("--seed", metavar="N", default="1", help="random seed (1)")
+    size.add_argument("--seed", metavar="N", default="1", help="random seed (1)")
     parser.add_argument("--json", action="store_true", help="print the verdicts as JSON")
     parser.add_argument("--no-analysis", action="store_true", help="do not run `qosweb analyze` on the logs at the end")
     parser.set_defaults(act=_act)

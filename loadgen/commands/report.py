@@ -19,6 +19,11 @@ if TYPE_CHECKING:
 
 def add(parser: argparse.ArgumentParser) -> None:
     parser.description = "Print the report of a finished run, or compare two runs class by class."
+    parser.epilog = """\
+examples:
+  loadgen report results.jsonl
+  loadgen report before.jsonl after.jsonl
+  loadgen report results.jsonl --assert 'A.served>=99.9%' --assert 'p99<200ms'"""
     parser.add_argument("first", metavar="A", help="a file that loadgen run wrote with --out or --summary")
     parser.add_argument("second", metavar="B", nargs="?", help="another such file, to compare with")
     parser.add_argument("--json", action="store_true", help="print JSON")

@@ -44,6 +44,11 @@ def add(parser: argparse.ArgumentParser) -> None:
         "assertion does not hold; 2 if it cannot run; 130 if it was interrupted. Latencies and their percentiles are "
         "of accepted requests only; denied and failed requests, such as timeouts, are counted separately."
     )
+    parser.epilog = """\
+examples:
+  loadgen run trace.jsonl --target http://127.0.0.1:8080 --assert 'A.served>=99.9%' --assert 'p99<200ms'
+  loadgen trace --rate 50 --duration 10s | loadgen run - --target http://127.0.0.1:8080
+  loadgen run http://127.0.0.1:8080/ -c 64 -z 10s"""
     parser.add_argument("trace", metavar="TRACE", help="a file, - for standard input, or a URL for a closed loop")
     _add_common(parser, _SHOWN_DEFAULTS)
     loop = parser.add_argument_group(
@@ -62,6 +67,10 @@ def add_replay(parser: argparse.ArgumentParser) -> None:
         "with its headers, redirects, timeouts and connections unless options override them. A header whose name "
         "suggests a secret, such as Authorization, is not in the results and has to be given again."
     )
+    parser.epilog = """\
+examples:
+  loadgen replay results.jsonl --out again.jsonl
+  loadgen replay results.jsonl --target http://127.0.0.1:8090 --speed 2"""
     parser.add_argument("trace", metavar="RESULTS", help="a file that loadgen run wrote with --out")
     _add_common(parser, {})
     parser.set_defaults(act=_act_replay, clients=None, lasting=None, pause=None, method=None)
@@ -73,56 +82,59 @@ def _add_common(parser: argparse.ArgumentParser, shown_defaults: Mapping[str, st
     def usual(option: str) -> str:
         return f"({shown_defaults.get(option, 'as in the run')})"
 
-    parser.add_argument(
+    where = parser.add_argument_group("targets")
+    sending = parser.add_argument_group("requests")
+    output = parser.add_argument_group("results")
+    where.add_argument(
         "--target",
         metavar="URL",
         action="append",
         default=[],
         help="a server such as http://127.0.0.1:8080; repeatable",
     )
-    parser.add_argument(
+    where.add_argument(
         "--spread", metavar="HOW", help="over targets: one (the first), even (the default), skewed[:S], or 70,20,10"
     )
-    parser.add_argument("--allow-remote", action="store_true", help="allow targets on other machines")
-    parser.add_argument(
+    where.add_argument("--allow-remote", action="store_true", help="allow targets on other machines")
+    sending.add_argument(
         "--processes", metavar="N", help="worker processes (as many as the trace needs, one core left free)"
     )
-    parser.add_argument("--connections", metavar="N", help=f"open at a time to each target {usual('connections')}")
-    parser.add_argument(
+    sending.add_argument("--connections", metavar="N", help=f"open at a time to each target {usual('connections')}")
+    sending.add_argument(
         "--timeout",
         metavar="TIME",
         help=f"from sending to the whole answer; what takes longer counts as failed {usual('timeout')}",
     )
-    parser.add_argument("--connect-timeout", metavar="TIME", help=f"for a connection {usual('connect_timeout')}")
-    parser.add_argument(
+    sending.add_argument("--connect-timeout", metavar="TIME", help=f"for a connection {usual('connect_timeout')}")
+    sending.add_argument(
         "--send-within",
         metavar="TIME",
         help=f"of being due, else a request counts as unsent {usual('send_within')}",
     )
-    parser.add_argument("--body-max", metavar="SIZE", help=f"largest answer that is read {usual('body_max')}")
-    parser.add_argument("--redirects", metavar="N", help=f"followed per request; 0 is none {usual('redirects')}")
-    parser.add_argument("--speed", metavar="X", default="1", help="run the trace X times as fast (1)")
-    parser.add_argument("--header", metavar="'N: V'", action="append", default=[], help="a field for every request")
-    parser.add_argument(
+    sending.add_argument("--body-max", metavar="SIZE", help=f"largest answer that is read {usual('body_max')}")
+    sending.add_argument("--redirects", metavar="N", help=f"followed per request; 0 is none {usual('redirects')}")
+    sending.add_argument("--speed", metavar="X", default="1", help="run the trace X times as fast (1)")
+    sending.add_argument("--header", metavar="'N: V'", action="append", default=[], help="a field for every request")
+    sending.add_argument(
         "--body",
         metavar="SIZE|@FILE",
         help="for POST, PUT and PATCH that have none in the trace: 4KB of anything, or a file",
     )
-    parser.add_argument("--ca", metavar="FILE", default="", help="certificates to trust, for https")
-    parser.add_argument("--insecure", action="store_true", help="do not check the certificate of https targets")
-    parser.add_argument(
+    sending.add_argument("--ca", metavar="FILE", default="", help="certificates to trust, for https")
+    sending.add_argument("--insecure", action="store_true", help="do not check the certificate of https targets")
+    output.add_argument(
         "--out", metavar="FILE", help="a line of JSON for each request; .gz is compressed, - is standard output"
     )
-    parser.add_argument("--summary", metavar="FILE", help="the summary as JSON")
-    parser.add_argument("--hdr", metavar="FILE", help="latencies: .hgrm for the percentiles, else an HdrHistogram log")
-    parser.add_argument(
+    output.add_argument("--summary", metavar="FILE", help="the summary as JSON")
+    output.add_argument("--hdr", metavar="FILE", help="latencies: .hgrm for the percentiles, else an HdrHistogram log")
+    output.add_argument(
         "--assert", dest="assertions", metavar="'p99<200ms'", action="append", default=[],
         help="exit code 1 if it does not hold; also 'A.served>=99.9%%', 'B.denied<=5%%', 'rate>=100/s'; latencies are "
         "of accepted requests; repeatable",
     )  # fmt: skip
-    parser.add_argument("--json", action="store_true", help="the summary as JSON on standard output, for scripts")
-    parser.add_argument("--quiet", action="store_true", help="show no progress")
-    parser.add_argument("--progress", metavar="TIME", help="how often (0.5s in a terminal, else 5s)")
+    output.add_argument("--json", action="store_true", help="the summary as JSON on standard output, for scripts")
+    output.add_argument("--quiet", action="store_true", help="show no progress")
+    output.add_argument("--progress", metavar="TIME", help="how often (0.5s in a terminal, else 5s)")
 
 
 def _redirects(text: str) -> int:

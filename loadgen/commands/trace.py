@@ -32,8 +32,13 @@ _MAKING = ("duration", "arrivals", "mix", "zipf", "flash", "method", "body", "he
 def add(parser: argparse.ArgumentParser) -> None:
     parser.description = (
         "Make a trace: a file of JSON lines with the due time of each request. Or make a new trace from traces "
-        f"(several are merged) or access logs. The same seed gives the same file. Example: {_EXAMPLE}"
+        "(several are merged) or access logs. The same seed gives the same file."
     )
+    parser.epilog = f"""\
+examples:
+  {_EXAMPLE}
+  loadgen trace --rate 10..200 --duration 5min --mix A=1:/index.html --flash A=x10@60s+10s --out trace.jsonl.gz
+  loadgen trace --from-log access.log --rate x2 --out twice.jsonl"""
     parser.add_argument("traces", metavar="TRACE", nargs="*", help="traces to transform; several are merged")
     parser.add_argument("--out", metavar="FILE", default="-", help="output file; .gz is compressed (standard output)")
     parser.add_argument("--seed", metavar="N", default="1", help="random seed (1)")

@@ -1,6 +1,6 @@
 """Public Python interface of the analysis: sessions, logs as DataFrames, verdicts. ``qosweb.analytics`` exports it.
 
-PySpark is imported when a function is called. The README of this package documents columns, options and the report.
+PySpark is imported when a function is called. ``docs/reference/analysis.md`` documents columns, options and the report.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def open_session(
 
 
 def read_requests(spark: SparkSession, logs: Names, *, log_format: str | None = None) -> DataFrame:
-    """Reads the good request lines of files, folders and globs, with the columns of the README's table.
+    """Reads the good request lines of files, folders and globs, with the documented columns.
 
     ``log_format`` is ``json``, ``combined`` or ``parquet``; by default it is detected for each file. Raises UsageError
     for logs that do not exist.
@@ -51,7 +51,7 @@ def read_requests(spark: SparkSession, logs: Names, *, log_format: str | None = 
 
 
 def read_events(spark: SparkSession, logs: Names, *, log_format: str | None = None) -> DataFrame:
-    """Reads the good event lines, with all columns of the README's table; fields that an event lacks are null."""
+    """Reads the good event lines, with all documented columns; fields that an event lacks are null."""
     from pyspark.sql import functions as f
 
     good = _lines(spark, logs, log_format).where("cause is null and event is not null")

@@ -13,6 +13,11 @@ def add_analyze(parser: argparse.ArgumentParser) -> None:
         "Check access logs against the policy: was every guarantee held, violated or not tested, window by window? "
         "Exit code 0: no violation; 1: a violation; 2: bad input; 3, with --strict: no guarantee could be judged."
     )
+    parser.epilog = """\
+examples:
+  qosweb analyze /var/log/qosweb/
+  qosweb analyze n1.log n2.log --out report
+  qosweb analyze /var/log/qosweb/ --follow --out report"""
     parser.add_argument("logs", metavar="LOG", nargs="+", help="files, folders or globs: JSON lines, combined, Parquet")
     parser.add_argument("--spec", metavar="FILE", help="specification to judge by (default: the policies in the logs)")
     parser.add_argument("--out", metavar="DIR", help="write report.json, report.html and Parquet files to this folder")

@@ -31,5 +31,5 @@ def check(files: Sequence[str], *, as_json_text: bool, strict: bool) -> int:
     elif errors or warnings:
         print(f"{pluralize(errors, 'error')}, {pluralize(warnings, 'warning')}")
     elif sys.stdout.isatty():
-        print(f"{pluralize(len(files), 'file')}, no mistakes")
+        print(f"{pluralize(len(files), 'file')}: no problems found")
     return 1 if errors or (strict and warnings) else 0

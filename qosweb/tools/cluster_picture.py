@@ -1,8 +1,9 @@
 """Renders the ``/status`` of a node for the terminal: the view, the nodes, and the classes with their shares as bars.
 
 All shares are relative to the capacity of the nodes in the view. The filled part of a bar is the recent share of a
-class; a mark shows its guaranteed share, which applies when all classes demand everything.
-Neighbours: `status` fetches and refreshes; `qosweb.server.admin.status` produces the data.
+class; a mark shows its share if all classes demand everything.
+Neighbours: `status` fetches and refreshes; `qosweb.server.admin.status` produces the data; `guarantee_rows` says which
+rows the class table has.
 """
 
 from __future__ import annotations
@@ -14,10 +15,11 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
+from qosweb.tools.guarantee_rows import GuaranteeRow, rows_of
 from qosweb.units import format_size, pluralize
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from rich.console import RenderableType
 
@@ -25,6 +27,7 @@ BAR_MIN, BAR_MAX = 8, 30
 NARROW = 100  # in a narrower terminal nodes have no bars
 COLUMN = 10  # width of a column of numbers, with the space beside it
 NAME_MAX = 40
+GUARANTEE_MAX = 24
 CLASSES_MAX = 40
 NODES_MAX = 32
 MARK = "┃"
@@ -91,6 +94,7 @@ def _nodes(status: Mapping[str, Any], width: int) -> Table:
         is_me = name == status["name"]
         capacity = one["capacity_bytes_per_s"]
         used = min(1.0, one["used_bytes_per_s"] / capacity) if capacity else 0.0
+        filled = min(10, round(one["load"] * 10))
         table.add_row(
             Text(f"{name} *" if is_me else name, style="bold" if is_me else ""),
             _rate(capacity) if capacity else "draining",
@@ -98,7 +102,7 @@ def _nodes(status: Mapping[str, Any], width: int) -> Table:
             str(one["channels"]),
             _number(one["waiting"]),
             f"{one['load']:.0%}",
-            *(["█" * round(used * 10) + "░" * (10 - round(used * 10))] if width >= NARROW else []),
+            *(["█" * filled + "░" * (10 - filled)] if width >= NARROW else []),
             Text(one["url"]),
         )
     if len(nodes) > NODES_MAX:
@@ -116,45 +120,61 @@ def _classes(status: Mapping[str, Any], before: Mapping[str, Any] | None, second
         for name, one in classes:
             table.add_row(Text(name), *(_number(one[key]) for key in ("served", "denied", "failed")))
         return table
-    shares = ["guaranteed", "due", "gets"]
-    counts = {
-        "waiting": [_number(one["waiting"]) for _, one in classes],
-        "served": [_number(one["cluster"]["started"]) for _, one in classes],
-        "denied": [_number(one["cluster"]["denied"]) for _, one in classes],
-        "gave up": [_number(one["cluster"]["cancelled"]) for _, one in classes],
-    }
-    if before is not None:
-        then = before["classes"]
-        counts["served/s"] = [_more(one, then.get(name), ("started",), seconds) for name, one in classes]
-        counts["denied/s"] = [_more(one, then.get(name), ("denied",), seconds) for name, one in classes]
-    names = min(NAME_MAX, max(len(name) for name, _ in classes))
-    left = width - names - COLUMN * (len(shares) + len(counts))
+    by_name = dict(classes)
+    rows = _rows(status, [name for name, _ in classes])
+    then = {} if before is None else before["classes"]
+    columns = ["waiting", "served", "denied", "gave up"] + (["served/s", "denied/s"] if before is not None else [])
+    guarantees = min(GUARANTEE_MAX, max(len("guaranteed"), *(len(row.guaranteed) for row in rows)))
+    names = min(NAME_MAX, max(len(row.label) for row in rows))
+    left = width - names - guarantees - 2 - COLUMN * (2 + len(columns))
     if left < BAR_MIN and before is not None:
-        for column in ("served", "denied", "gave up"):
-            del counts[column]
-            left += COLUMN
+        columns = [column for column in columns if column not in ("served", "denied", "gave up")]
+        left += 3 * COLUMN
     length = max(BAR_MIN, min(BAR_MAX, left))
-    for column in shares:
+    table.add_column("guaranteed", overflow="fold", max_width=GUARANTEE_MAX)
+    for column in ("due", "gets"):
         table.add_column(column, justify="right")
     table.add_column("", no_wrap=True, min_width=length)
-    for column in counts:
+    for column in columns:
         table.add_column(column, justify="right", no_wrap=True)
-    for at, (name, one) in enumerate(classes):
-        share = one["share"]
+    for row in rows:
+        members = [by_name[name] for name in row.classes]
+        gets = sum(one["share"]["of_capacity"] for one in members)
+        at_least = sum(one["share"]["promised"] or 0.0 for one in members)
+        counts = {
+            "waiting": _number(sum(one["waiting"] for one in members)),
+            "served": _number(sum(one["cluster"]["started"] for one in members)),
+            "denied": _number(sum(one["cluster"]["denied"] for one in members)),
+            "gave up": _number(sum(one["cluster"]["cancelled"] for one in members)),
+            "served/s": _more(row.classes, by_name, then, "started", seconds),
+            "denied/s": _more(row.classes, by_name, then, "denied", seconds),
+        }
         table.add_row(
-            Text(name),
-            "always" if one["always"] else _percent(share["promised"]),
-            _percent(share["now"]),
-            _percent(share["of_capacity"]),
-            bar(share["of_capacity"], share["promised"], length),
-            *(column[at] for column in counts.values()),
-            style="" if one["waiting"] or share["of_capacity"] else "dim",
+            Text(row.label),
+            Text(row.guaranteed),
+            _percent(sum(one["share"]["now"] for one in members)),
+            _percent(gets),
+            bar(gets, at_least, length),
+            *(counts[column] for column in columns),
+            style="" if gets or any(one["waiting"] for one in members) else "dim",
         )
     return table
 
 
+def _rows(status: Mapping[str, Any], names: list[str]) -> list[GuaranteeRow]:
+    """The rows of the class table. Nodes of earlier versions do not list their rules: then shares are shown."""
+    rules = (status.get("policy") or {}).get("rules")
+    if rules is not None:
+        return rows_of(names, rules)
+    classes = status["classes"]
+    return [
+        GuaranteeRow(name, "always" if one["always"] else _percent(one["share"]["promised"]), (name,))
+        for name, one in ((name, classes[name]) for name in names)
+    ]
+
+
 def bar(gets: float, guaranteed: float | None, length: int) -> Text:
-    """The recent share is filled; a mark shows the guaranteed share."""
+    """The recent share is filled; a mark shows the share if all classes demand everything."""
     filled = min(length, round(gets * length))
     mark = None if guaranteed is None or guaranteed <= 0 else min(length - 1, round(guaranteed * length))
     text = Text()
@@ -166,11 +186,12 @@ def bar(gets: float, guaranteed: float | None, length: int) -> Text:
     return text
 
 
-def _more(one: Mapping[str, Any], then: Mapping[str, Any] | None, keys: tuple[str, ...], seconds: float) -> str:
-    """The increase since ``then`` per second."""
-    if then is None or seconds <= 0:
+def _more(names: Sequence[str], now: Mapping[str, Any], then: Mapping[str, Any], key: str, seconds: float) -> str:
+    """The increase of these classes since ``then`` per second; empty if none of them was there then."""
+    both = [name for name in names if name in then]
+    if not both or seconds <= 0:
         return ""
-    more = sum(one["cluster"][key] - then["cluster"][key] for key in keys)
+    more = sum(now[name]["cluster"][key] - then[name]["cluster"][key] for name in both)
     return f"{max(0, more) / seconds:.1f}"
 
 

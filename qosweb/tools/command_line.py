@@ -6,32 +6,25 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import argparse
-    from typing import Any
+    from collections.abc import Callable
 
 COMMANDS = ("check", "explain", "fmt", "shares", "status", "reload", "drain", "recover", "block", "unblock", "blocks")
 _JSON = "write JSON to standard output, for scripts"
 
 
-def add_commands(commands: Any) -> None:
-    _add_check(commands.add_parser("check", help="check specifications for errors", allow_abbrev=False))
-    _add_explain(
-        commands.add_parser("explain", help="explain how a specification treats a request", allow_abbrev=False)
-    )
-    _add_fmt(commands.add_parser("fmt", help="write specifications in their canonical form", allow_abbrev=False))
-    _add_shares(commands.add_parser("shares", help="compute the share of every class", allow_abbrev=False))
-    _add_status(
-        commands.add_parser("status", help="show the state of the cluster as seen by a node", allow_abbrev=False)
-    )
-    _add_reload(commands.add_parser("reload", help="change the policy of a cluster", allow_abbrev=False))
-    _add_drain(commands.add_parser("drain", help="stop a node gracefully", allow_abbrev=False))
-    _add_recover(
-        commands.add_parser(
-            "recover", help="last resort: continue without a majority that is lost for good", allow_abbrev=False
-        )
-    )
-    _add_block(commands.add_parser("block", help="refuse the requests of a client or network", allow_abbrev=False))
-    _add_unblock(commands.add_parser("unblock", help="end a block", allow_abbrev=False))
-    _add_blocks(commands.add_parser("blocks", help="list what is blocked", allow_abbrev=False))
+def add_commands(add: Callable[[str, str], argparse.ArgumentParser]) -> None:
+    """Add the commands of this package. `add` makes the parser of a command from its name and its help text."""
+    _add_check(add("check", "check specifications for errors"))
+    _add_explain(add("explain", "explain how a specification treats a request"))
+    _add_fmt(add("fmt", "write specifications in their canonical form"))
+    _add_shares(add("shares", "compute the share of every class"))
+    _add_status(add("status", "show the state of the cluster as seen by a node"))
+    _add_reload(add("reload", "change the policy of a cluster"))
+    _add_drain(add("drain", "stop a node gracefully"))
+    _add_recover(add("recover", "last resort: continue without a majority that is lost for good"))
+    _add_block(add("block", "refuse the requests of a client or network"))
+    _add_unblock(add("unblock", "end a block"))
+    _add_blocks(add("blocks", "list what is blocked"))
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -70,6 +63,10 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _add_check(parser: argparse.ArgumentParser) -> None:
     parser.description = "Check WebQoS specifications. Exit code 0: no errors; 1: errors; 2: a file cannot be read."
+    parser.epilog = """\
+examples:
+  qosweb check shop.webqos
+  qosweb check --strict specs/*.webqos"""
     parser.add_argument("files", metavar="FILE", nargs="+", help="a specification; - is standard input")
     parser.add_argument("--strict", action="store_true", help="warnings count as errors")
     parser.add_argument("--json", action="store_true", help=_JSON)
@@ -77,6 +74,10 @@ def _add_check(parser: argparse.ArgumentParser) -> None:
 
 def _add_fmt(parser: argparse.ArgumentParser) -> None:
     parser.description = "Write specifications in their canonical form, in place. Comments stay."
+    parser.epilog = """\
+examples:
+  qosweb fmt shop.webqos
+  qosweb fmt --check specs/*.webqos"""
     parser.add_argument(
         "files", metavar="FILE", nargs="+", help="a specification; - reads standard input and writes standard output"
     )
@@ -86,32 +87,38 @@ def _add_fmt(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_environment(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
+    group = parser.add_argument_group("state of the cluster")
+    group.add_argument(
         "--at", metavar="TIME", help="time in the zone of the specification: 23:30, sat, 2026-12-24T23:30 (now)"
     )
-    parser.add_argument("--load", metavar="L", help="load of the cluster, such as 80%% (0)")
-    parser.add_argument("--nodes", metavar="N", help="nodes of the cluster (1)")
-    parser.add_argument(
+    group.add_argument("--load", metavar="L", help="load of the cluster, such as 80%% (0)")
+    group.add_argument("--nodes", metavar="N", help="nodes of the cluster (1)")
+    group.add_argument(
         "--capacity", metavar="RATE", help="capacity of one node, such as 20MB/s; required for bounds on rates"
     )
-    parser.add_argument(
+    group.add_argument(
         "--accessed", metavar="URL[=AGE]", action="append", default=[], help="a page accessed AGE ago, such as 5s (now)"
     )
 
 
 def _add_explain(parser: argparse.ArgumentParser) -> None:
     parser.description = "Show the class of a request, the constraints that apply to it, its share, and the reasons."
+    parser.epilog = """\
+examples:
+  qosweb explain shop.webqos /checkout/pay
+  qosweb explain shop.webqos /free/a.html --at 23:30 --client 10.1.2.3"""
     parser.add_argument("file", metavar="FILE", help="a specification")
     parser.add_argument("url", metavar="URL", help="http://host/path, host/path or /path")
-    parser.add_argument("--client", metavar="IP", help="the client's address")
-    parser.add_argument("--method", metavar="M", default="GET", help="the method (GET)")
-    parser.add_argument("--header", metavar="'N: V'", action="append", default=[], help="a header field")
-    parser.add_argument("--cookie", metavar="N=V", action="append", default=[], help="a cookie")
-    parser.add_argument("--size", metavar="SIZE", help="the size of the page")
-    parser.add_argument("--owner", metavar="NAME", help="the owner of the page")
-    parser.add_argument("--last-access", metavar="AGE", help="time since the last request for the page")
-    parser.add_argument("--last-modified", metavar="AGE", help="time since the last change of the page")
-    parser.add_argument(
+    request = parser.add_argument_group("request")
+    request.add_argument("--client", metavar="IP", help="the client's address")
+    request.add_argument("--method", metavar="M", default="GET", help="the method (GET)")
+    request.add_argument("--header", metavar="'N: V'", action="append", default=[], help="a header field")
+    request.add_argument("--cookie", metavar="N=V", action="append", default=[], help="a cookie")
+    request.add_argument("--size", metavar="SIZE", help="the size of the page")
+    request.add_argument("--owner", metavar="NAME", help="the owner of the page")
+    request.add_argument("--last-access", metavar="AGE", help="time since the last request for the page")
+    request.add_argument("--last-modified", metavar="AGE", help="time since the last change of the page")
+    request.add_argument(
         "--linked-from", metavar="URL", action="append", default=[], help="a page of the site that links to this one"
     )
     _add_environment(parser)
@@ -122,6 +129,10 @@ def _add_shares(parser: argparse.ArgumentParser) -> None:
     parser.description = (
         "Compute the share of every class, by default under contention: every class demands the whole capacity."
     )
+    parser.epilog = """\
+examples:
+  qosweb shares shop.webqos
+  qosweb shares shop.webqos --nodes 3 --capacity 20MB/s --demand /free=80%,/shop=2MB/s"""
     parser.add_argument("file", metavar="FILE", help="a specification")
     parser.add_argument(
         "--demand", metavar="CLASS=RATE,...", action="append", default=[],
@@ -135,10 +146,9 @@ def _add_shares(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_admin(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--admin", metavar="H:P", default="127.0.0.1:8081", help="the node's admin port (127.0.0.1:8081)"
-    )
-    parser.add_argument("--token-file", metavar="F", help="file with the token of the admin port")
+    node = parser.add_argument_group("node")
+    node.add_argument("--admin", metavar="H:P", default="127.0.0.1:8081", help="the node's admin port (127.0.0.1:8081)")
+    node.add_argument("--token-file", metavar="F", help="file with the token of the admin port")
     parser.add_argument("--json", action="store_true", help=_JSON)
 
 
@@ -147,6 +157,10 @@ def _add_status(parser: argparse.ArgumentParser) -> None:
         "Show the cluster as seen by one of its nodes: its members, how many more may fail, and for each class the "
         "guaranteed share, the share due under the current demand, and the share it gets."
     )
+    parser.epilog = """\
+examples:
+  qosweb status
+  qosweb status --admin 10.0.0.1:8081 --token-file token --watch 2"""
     parser.add_argument(
         "--watch", metavar="SECONDS", nargs="?", const="1", help="repeat at this interval (1) until Ctrl-C"
     )
@@ -158,6 +172,10 @@ def _add_reload(parser: argparse.ArgumentParser) -> None:
         "Check a specification, and put it in force in the whole cluster at one position of its total order. "
         "Exit code 0: it is in force; 1: it has errors, nothing changed; 2: the node does not respond or refused it."
     )
+    parser.epilog = """\
+examples:
+  qosweb reload shop.webqos
+  qosweb reload shop.webqos --admin 127.0.0.1:8091"""
     parser.add_argument("file", metavar="SPEC", help="a specification; - is standard input")
     _add_admin(parser)
 
@@ -166,6 +184,10 @@ def _add_drain(parser: argparse.ArgumentParser) -> None:
     parser.description = (
         "Stop a node gracefully, as SIGTERM does: it accepts no new connections and finishes the requests in service."
     )
+    parser.epilog = """\
+examples:
+  qosweb drain
+  qosweb drain --admin 127.0.0.1:8091"""
     _add_admin(parser)
 
 
@@ -174,6 +196,10 @@ def _add_block(parser: argparse.ArgumentParser) -> None:
         "Refuse the requests of a client or network with 403, at all nodes that this node reaches, also in a minority. "
         "When the sides of a partition meet, a block stays unless it was unblocked on either side."
     )
+    parser.epilog = """\
+examples:
+  qosweb block 203.0.113.7 --for 1h --reason 'floods the search'
+  qosweb block 203.0.113.0/24 --path /search --admin 10.0.0.1:8081"""
     parser.add_argument("target", metavar="CLIENT|NETWORK", help="203.0.113.7, 203.0.113.0/24 or 2001:db8::/32")
     parser.add_argument("--path", metavar="P", default="", help="only requests for this path and what is below it")
     parser.add_argument("--for", dest="time", metavar="TIME", help="end the block after this time, such as 1h")
@@ -184,6 +210,10 @@ def _add_block(parser: argparse.ArgumentParser) -> None:
 
 def _add_unblock(parser: argparse.ArgumentParser) -> None:
     parser.description = "End all blocks of a client or network (with --path: those of this path)."
+    parser.epilog = """\
+examples:
+  qosweb unblock 203.0.113.7
+  qosweb unblock 203.0.113.0/24 --path /search"""
     parser.add_argument("target", metavar="CLIENT|NETWORK", help="as it was blocked: 203.0.113.7, 203.0.113.0/24")
     parser.add_argument("--path", metavar="P", default="", help="the path that was blocked")
     _add_admin(parser)
@@ -191,6 +221,10 @@ def _add_unblock(parser: argparse.ArgumentParser) -> None:
 
 def _add_blocks(parser: argparse.ArgumentParser) -> None:
     parser.description = "List the blocked clients and networks: who blocked them where, and how much time is left."
+    parser.epilog = """\
+examples:
+  qosweb blocks
+  qosweb blocks --json --admin 10.0.0.1:8081"""
     _add_admin(parser)
 
 
@@ -200,6 +234,10 @@ def _add_recover(parser: argparse.ArgumentParser) -> None:
         "left, while the node is stopped. It says what may be lost, asks for confirmation, and gives the cluster a new "
         "id. Exit code 0: done; 1: not confirmed, nothing changed; 2: not possible or not needed."
     )
+    parser.epilog = """\
+examples:
+  qosweb recover --data-dir /var/lib/qosweb
+  qosweb recover --data-dir data/n1 --data-dir data/n2 --yes"""
     parser.add_argument(
         "--data-dir", metavar="DIR", action="append", required=True,
         help="the data directory of a stopped node; repeat it if more are left",

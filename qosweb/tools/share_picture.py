@@ -34,8 +34,9 @@ def draw(rows: Sequence[ClassShare], target: str, title: str) -> None:
         for bound, marker in ((row.floor_ppm, ">"), (row.ceiling_ppm, "<")):
             if bound is not None:
                 axes.plot([bound * 100 / PPM], [place], marker=marker, color=MARK, markersize=7, linestyle="none")
+        suffix = " always" if row.always else ""
         axes.annotate(
-            f"{row.share_ppm * 100 / PPM:.3g}%", (row.share_ppm * 100 / PPM, place), (4, 0),
+            f"{row.share_ppm * 100 / PPM:.3g}%{suffix}", (row.share_ppm * 100 / PPM, place), (4, 0),
             textcoords="offset points", va="center", fontsize=8,
         )  # fmt: skip
     axes.set_yticks(list(places), [row.name for row in shown], fontsize=9)

@@ -125,9 +125,9 @@ def _print(rows: list[ClassShare], environment: Environment) -> None:
     table.add_column("", no_wrap=True, min_width=BAR)
     for row in rows[:ROWS_MAX]:
         cells = [
-            row.name + (" (always)" if row.always else ""),
+            row.name,
             percent(row.demand_ppm),
-            percent(row.floor_ppm),
+            "always" if row.always else percent(row.floor_ppm),
             percent(row.ceiling_ppm),
             percent(row.share_ppm),
         ]

@@ -29,7 +29,7 @@ from tests.support.sites import write_site
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-README = Path(__file__).parent.parent.parent / "README.md"
+PAGE = Path(__file__).parents[2] / "docs" / "reference" / "loadgen.md"
 
 
 @pytest.fixture(scope="module")
@@ -65,8 +65,8 @@ def test_make_and_send_a_trace(url: str, tmp_path: Path) -> None:
     assert set(compare(summary, again)) == {"all", "A", "B"}
 
 
-def test_the_example_in_the_readme(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    text = README.read_text("utf-8").partition("### From Python\n\n```python\n")[2].partition("```")[0]
+def test_the_documented_example(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = PAGE.read_text("utf-8").partition("## Python API\n\n```python\n")[2].partition("```")[0]
     for long, short in (("http://127.0.0.1:8080", url), ("200, 10.0", "200, 0.5"), ("@4s+2s", "@100ms+100ms")):
         assert long in text
         text = text.replace(long, short)

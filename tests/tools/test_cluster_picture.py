@@ -10,6 +10,7 @@ import pytest
 from rich.console import Console
 
 from qosweb.tools.cluster_picture import bar, picture
+from qosweb.tools.guarantee_rows import rows_of
 
 
 def one_class(started: int, denied: int, promised: float | None, gets: float) -> dict[str, Any]:
@@ -32,7 +33,13 @@ def cluster_status(started: int = 1000, denied: int = 10, scope: str = "cluster"
         "can_lose": 1 if scope == "cluster" else 0,
         "capacity": {"bytes_per_s": 1 << 20, "cluster_bytes_per_s": 3 << 20, "set_by_hand": True},
         "nodes": {name: {**pipe, "url": f"http://127.0.0.1:80{name[1]}0"} for name in ("n1", "n2", "n3")},
-        "policy": {"hash": "0123456789abcdef"},
+        "policy": {
+            "hash": "0123456789abcdef",
+            "rules": [
+                {"text": "</paid>.server_resource > 50%", "classes": ["/paid"]},
+                {"text": "</checkout>.available = always", "classes": ["/checkout"]},
+            ],
+        },
         "classes": {
             "/paid": one_class(started, denied, 0.5, 0.4),
             "/checkout": one_class(3, 0, None, 0.01),
@@ -54,10 +61,66 @@ def test_members_nodes_and_shares_are_shown() -> None:
     assert lines[1].startswith("capacity 3 MB/s, recently delivered 3 MB/s   policy 0123456789abcdef")
     assert [line.split()[:2] for line in lines[4:7]] == [["n1", "1"], ["n2", "*"], ["n3", "1"]]
     paid = next(line for line in lines if line.startswith("/paid"))
-    assert paid.split()[1:4] == ["50%", "50%", "40%"]
+    assert paid.split()[1:5] == [">", "50%", "50%", "40%"]
     assert paid.split()[-4:] == ["7", "1,000", "10", "2"]
     assert next(line for line in lines if line.startswith("/checkout")).split()[1] == "always"
     assert any(line.startswith("[red]/name[/red]") for line in lines)
+
+
+def test_the_bar_of_a_node_shows_its_load() -> None:
+    status = cluster_status()
+    status["nodes"]["n1"]["load"] = 0.9
+    status["nodes"]["n3"]["load"] = 7.0
+    lines = drawn(status)
+    assert [line.split()[-2].count("█") for line in lines[4:7]] == [9, 5, 10]
+
+
+def test_a_rule_that_was_split_stands_above_its_classes() -> None:
+    status = cluster_status()
+    status["classes"] = {
+        "/paid": one_class(10, 1, 0.2, 0.1),
+        "/free": one_class(1, 0, 0.0, 0.05),
+        "/paid#members": one_class(20, 2, 0.3, 0.3),
+    }
+    status["policy"]["rules"] = [
+        {"text": "</paid>.server_resource > 50%", "classes": ["/paid", "/paid#members"]},
+        {"text": "members => </paid>.num_requests < 20 as vip", "classes": ["/paid#members"]},
+        {"text": "</free>.lifetime = 1s", "classes": ["/free"]},
+    ]
+    lines = drawn(status)
+    table = [line for line in lines[lines.index("") + 6 :] if line]
+    assert [line.split("  ")[0] or line.split()[0] for line in table[1:]] == [
+        "</paid>", "/paid", "/paid#members", "/free",
+    ]  # fmt: skip
+    rule, _, members, free = table[1:]
+    assert rule.split()[1:5] == [">", "50%", "100%", "40%"]
+    assert rule.split()[-4:] == ["14", "30", "3", "4"]
+    assert "num_requests < 20" in members
+    assert free.split()[1] == "-"
+
+
+def test_a_rule_whose_classes_stand_below_smaller_rules_is_last() -> None:
+    rows = rows_of(
+        ["a", "b", "c", "d"],
+        [
+            {"text": "all.num_bytes < 500", "classes": ["a", "b", "c", "d"]},
+            {"text": "<x>.server_resource > 10%", "classes": ["a", "b"]},
+            {"text": "<y>.server_resource > 20%", "classes": ["c", "d"]},
+            {"text": "<y>.server_resource < 30%", "classes": ["c", "d"]},
+        ],
+    )
+    assert [(row.label, row.guaranteed) for row in rows if row.is_rule] == [
+        ("<x>", "> 10%"),
+        ("<y>", "> 20%, < 30%"),
+        ("all", "num_bytes < 500"),
+    ]
+
+
+def test_a_node_of_an_earlier_version_has_shares_instead_of_rules() -> None:
+    status = cluster_status()
+    del status["policy"]["rules"]
+    paid = next(line for line in drawn(status) if line.startswith("/paid"))
+    assert paid.split()[1:4] == ["50%", "50%", "40%"]
 
 
 def test_a_refresh_shows_rates() -> None:

@@ -278,6 +278,22 @@ def test_at_is_in_the_zone_of_the_specification(tmp_path: Path, capsys: pytest.C
     assert "not now" in run(capsys, "explain", str(path), "/a", "--at", "14:30")[1]
 
 
+def test_check_in_a_terminal_says_that_there_are_no_problems(
+    spec: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert run(capsys, "check", spec) == (0, "", "")
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    assert run(capsys, "check", spec, spec) == (0, "2 files: no problems found\n", "")
+
+
+def test_shares_say_always(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "a.webqos"
+    path.write_text("</pay>.available = always\n</shop>.server_resource > 30%\n")
+    lines = run(capsys, "shares", str(path))[1].splitlines()
+    assert lines[1].split()[:4] == ["/pay", "0%", "always", "0%"]
+    assert "30%" in lines[2].split()
+
+
 def keys_in(said: object, into: str = "") -> set[str]:
     """``.key`` of the objects in lists, ``key`` of the outermost."""
     found: set[str] = set()
@@ -291,7 +307,7 @@ def keys_in(said: object, into: str = "") -> set[str]:
 def test_the_json_of_every_command_is_what_is_documented(
     spec: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    readme = (Path(__file__).parents[2] / "webqos_specs" / "README.md").read_text("utf-8")
+    readme = (Path(__file__).parents[2] / "docs" / "reference" / "specifications.md").read_text("utf-8")
     sections = re.findall(r"^`qosweb (\w+) --json.*?`$(.*?)(?=^`qosweb|\Z)", readme, re.MULTILINE | re.DOTALL)
     documented = {
         name: {

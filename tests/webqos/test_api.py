@@ -98,7 +98,7 @@ def test_importing_the_package_loads_neither_parser_nor_solver() -> None:
 
 
 def test_the_documented_example_works() -> None:
-    readme = (Path(__file__).parents[2] / "webqos_specs" / "README.md").read_text("utf-8")
+    readme = (Path(__file__).parents[2] / "docs" / "reference" / "specifications.md").read_text("utf-8")
     (program,) = re.findall(r"```python\n(.*?)```", readme, re.DOTALL)
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout == "/paid\n/paid 500000\ndefault 500000\n"

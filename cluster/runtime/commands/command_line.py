@@ -1,4 +1,4 @@
-"""Command-line options of ``python -m cluster`` node, chat, key and check."""
+"""Command-line options of ``python -m cluster`` node, chat, send, receive, key and check."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from cluster.runtime.api.options import RUNTIME_SETTINGS, Bounds, Options, Tls
-from cluster.runtime.commands import chat, node
+from cluster.runtime.commands import chat, node, transfer
 from cluster.runtime.disk.store_errors import StoreError
 from cluster.runtime.net.addresses import BadAddress, parse_address
 from cluster.runtime.net.founding_check import AlreadyFounded
@@ -30,26 +30,55 @@ def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
     member = commands.add_parser(
         "node", help="run a member with a replicated counter; each line of standard input is an entry"
     )
+    member.epilog = """\
+examples:
+  python -m cluster node --key-file cluster.key --name a --found --listen 127.0.0.1:7000
+  python -m cluster node --key-file cluster.key --name b --join 127.0.0.1:7000 --data b-data --notes"""
+    member.set_defaults(run=_node)
     _member_options(member)
-    member.add_argument("--load", type=int, default=0, metavar="N", help="submit generated entries, N at a time")
-    member.add_argument(
-        "--size", type=int, default=150, metavar="BYTES", help="size of a generated entry (default 150)"
-    )
-    member.add_argument(
-        "--confirmed", type=Path, metavar="FILE", help="write a line for each confirmed generated entry"
-    )
+    load = member.add_argument_group("load")
+    load.add_argument("--load", type=int, default=0, metavar="N", help="submit generated entries, N at a time")
+    load.add_argument("--size", type=int, default=150, metavar="BYTES", help="size of a generated entry (default 150)")
+    load.add_argument("--confirmed", type=Path, metavar="FILE", help="write a line for each confirmed generated entry")
     member.add_argument(
         "--notes", action="store_true", help="also share a set of notes that every side of a partition can change"
     )
-    member.set_defaults(run=_node)
     talk = commands.add_parser("chat", help="run a member as a terminal chat")
+    talk.epilog = """\
+examples:
+  python -m cluster chat --key-file cluster.key --name ann --found --listen 127.0.0.1:7000
+  python -m cluster chat --key-file cluster.key --name bob --join 127.0.0.1:7000"""
     _member_options(talk)
     talk.set_defaults(run=_chat)
+    sender = commands.add_parser("send", help="send a file to all members that receive, in one order, or to none")
+    sender.epilog = """\
+examples:
+  python -m cluster send site.tar --key-file cluster.key --name eve --join 127.0.0.1:7000"""
+    sender.add_argument("file", type=Path, metavar="FILE", help="the file to send")
+    _transfer_options(sender)
+    sender.set_defaults(run=_send)
+    receiver = commands.add_parser("receive", help="receive the files that members send, into a directory")
+    receiver.epilog = """\
+examples:
+  python -m cluster receive inbox --key-file cluster.key --name ann --found --listen 127.0.0.1:7000
+  python -m cluster receive inbox2 --key-file cluster.key --name bob --join 127.0.0.1:7000 --count 1"""
+    receiver.add_argument("folder", type=Path, metavar="DIR", help="where to put the files")
+    receiver.add_argument("--count", type=int, metavar="N", help="stop after N files (default: run until stopped)")
+    _transfer_options(receiver)
+    receiver.set_defaults(run=_receive)
     key = commands.add_parser("key", help="make a cluster key")
-    key.add_argument("file", type=Path)
+    key.epilog = """\
+examples:
+  python -m cluster key cluster.key"""
+    key.add_argument("file", type=Path, metavar="FILE", help="the new file, mode 0600; every member needs a copy")
     key.set_defaults(run=_key)
     check = commands.add_parser("check", help="check recorded traces of one group's members against the specifications")
-    check.add_argument("traces", type=Path, nargs="+", metavar="TRACE")
+    check.epilog = """\
+examples:
+  python -m cluster check a.trace b.trace c.trace"""
+    check.add_argument(
+        "traces", type=Path, nargs="+", metavar="TRACE", help="a file that a member, or sim, wrote with --trace"
+    )
     check.set_defaults(run=_check)
 
 
@@ -62,53 +91,77 @@ def _address(text: str) -> str:
 
 
 def _member_options(parser: argparse.ArgumentParser) -> None:
+    network = parser.add_argument_group("network")
+    disk = parser.add_argument_group("disk")
+    observation = parser.add_argument_group("observation")
+    timing = parser.add_argument_group("failure detection")
+    tls = parser.add_argument_group("mutual TLS")
     parser.add_argument("--name", required=True, help="name of this process, unique in the cluster")
     parser.add_argument(
         "--key-file", type=Path, required=True, metavar="FILE", help="file with the cluster key, mode 0600"
     )
     parser.add_argument("--cluster", default="cluster", metavar="NAME", help="name of the cluster")
-    parser.add_argument(
+    network.add_argument(
         "--listen",
         type=_address,
         action="append",
         metavar="ADDRESS",
         help="address to listen on (default 127.0.0.1:0); repeatable",
     )
-    parser.add_argument(
+    network.add_argument(
         "--advertise", type=_address, action="append", metavar="ADDRESS", help="address that peers connect to"
     )
-    parser.add_argument(
+    network.add_argument(
         "--found",
         action="store_true",
         help="found the cluster: once, by one process; fails if a member answers at --join",
     )
-    parser.add_argument(
+    network.add_argument(
         "--join", type=_address, action="append", metavar="ADDRESS", help="address of a member; repeatable"
     )
-    parser.add_argument(
+    disk.add_argument(
         "--data", type=Path, metavar="DIR", help="data directory (default: keep the state in memory only)"
     )
-    parser.add_argument(
+    disk.add_argument(
         "--disk-wait",
         type=float,
         default=Bounds().disk_wait_s,
         metavar="S",
         help="seconds to wait while the disk is full before stopping (default 30)",
     )
-    parser.add_argument("--order-log", type=Path, metavar="FILE", help="write a line for each delivered entry")
-    parser.add_argument("--trace", type=Path, metavar="FILE", help="record all actions for 'check'; slow")
-    parser.add_argument("--metrics", type=_address, metavar="ADDRESS", help="serve Prometheus metrics at this address")
-    parser.add_argument("--log-level", default="WARNING", choices=("DEBUG", "INFO", "WARNING", "ERROR"))
+    observation.add_argument("--order-log", type=Path, metavar="FILE", help="write a line for each delivered entry")
+    observation.add_argument("--trace", type=Path, metavar="FILE", help="record all actions for 'check'; slow")
+    observation.add_argument(
+        "--metrics", type=_address, metavar="ADDRESS", help="serve Prometheus metrics at this address"
+    )
+    observation.add_argument(
+        "--log-level",
+        default="WARNING",
+        choices=("DEBUG", "INFO", "WARNING", "ERROR"),
+        help="least level of log lines on standard error",
+    )
     for option, default, help_text in (
         ("heartbeat", RUNTIME_SETTINGS.heartbeat, "seconds between heartbeats"),
         ("suspect-min", RUNTIME_SETTINGS.suspect_min, "never suspect a peer that is silent for less"),
         ("suspect-max", RUNTIME_SETTINGS.suspect_max, "always suspect a peer that is silent for longer"),
     ):
-        parser.add_argument(
+        timing.add_argument(
             f"--{option}", type=float, default=default, metavar="S", help=f"{help_text} (default {default:g})"
         )
     for what, help_text in (("cert", "certificate"), ("key", "private key"), ("ca", "CA certificate of the peers")):
-        parser.add_argument(f"--tls-{what}", type=Path, metavar="FILE", help=f"{help_text}, for mutual TLS")
+        tls.add_argument(f"--tls-{what}", type=Path, metavar="FILE", help=f"{help_text}, for mutual TLS")
+
+
+def _transfer_options(parser: argparse.ArgumentParser) -> None:
+    _member_options(parser)
+    parser.add_argument("--spool", type=Path, metavar="DIR", help="directory for content under way")
+    parser.add_argument(
+        "--multicast",
+        type=_address,
+        metavar="ADDRESS",
+        help="multicast group, such as 239.1.2.3:7000 (default: copies)",
+    )
+    parser.add_argument("--interface", metavar="NAME", help="network interface of the multicast group")
 
 
 def _options(arguments: argparse.Namespace) -> Options:
@@ -187,6 +240,14 @@ def _node(arguments: argparse.Namespace) -> int:
 
 def _chat(arguments: argparse.Namespace) -> int:
     return _run(arguments, chat.run)
+
+
+def _send(arguments: argparse.Namespace) -> int:
+    return _run(arguments, transfer.send)
+
+
+def _receive(arguments: argparse.Namespace) -> int:
+    return _run(arguments, transfer.receive)
 
 
 def _key(arguments: argparse.Namespace) -> int:

@@ -34,6 +34,13 @@ class Criterion(NamedTuple):
 
 def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser = commands.add_parser("experiment", help="repeat a measurement of a paper")
+    parser.description = (
+        "Repeat a measurement of a paper in a simulation, and print each of its statements with what was measured. "
+        "Exit code 0: all of them hold; 1: one does not. The picture needs the extra plots."
+    )
+    parser.epilog = """\
+examples:
+  python -m cluster experiment reports --out reports"""
     parser.add_argument("name", choices=["reports"], help="reports: figure 4 of Semantically Reliable Broadcast")
     parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="directory for CSV, PNG and HTML")
     parser.set_defaults(run=run_experiment)

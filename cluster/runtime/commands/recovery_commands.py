@@ -24,6 +24,10 @@ if TYPE_CHECKING:
 
 def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     inspect = commands.add_parser("inspect", help="show the content of a node's data directory")
+    inspect.epilog = """\
+examples:
+  python -m cluster inspect data/n1
+  python -m cluster inspect data/n1 --json"""
     inspect.add_argument("directory", metavar="DIR", type=Path, help="the data directory of a node, running or not")
     inspect.add_argument("--json", action="store_true", help="for programs")
     inspect.add_argument(
@@ -37,6 +41,10 @@ def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
         "good. Name the disks of all remaining processes: their entries are kept, entries that only the others had are "
         "lost. The nodes must not be running.",
     )
+    recover.epilog = """\
+examples:
+  python -m cluster recover data/n1
+  python -m cluster recover data/n1 data/n2 --yes"""
     recover.add_argument("directories", metavar="DIR", type=Path, nargs="+", help="a remaining data directory")
     recover.add_argument("--yes", action="store_true", help="do not ask")
     recover.set_defaults(run=main)

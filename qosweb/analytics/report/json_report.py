@@ -1,4 +1,4 @@
-"""Writes ``report.json``, whose schema is in the README of this package, and ``report.html``."""
+"""Writes ``report.json``, whose schema is in ``docs/reference/analysis.md``, and ``report.html``."""
 
 from __future__ import annotations
 

@@ -29,14 +29,17 @@ CHANNEL_BPS = (128 << 10) * 1000 // 250  # default: 128 KB in 250 ms
 
 
 class BoundPolicy:
-    """A policy evaluated in one environment. Lists are indexed by class number."""
+    """A policy evaluated in one environment. Lists are indexed by class number.
+
+    `in_force` maps the numbers of the constraints in force to the classes that they bound.
+    """
 
     __slots__ = ("_division", "_guaranteed", "_rates", "always", "buckets_of", "in_force", "rules", "terms")
 
     def __init__(self, model: Model, coverage: Coverage, environment: Environment) -> None:
         count = len(model.classes)
         binding = without_cycles(bind(model, coverage, environment), count)
-        self.in_force = [one.number for one in binding.in_force]  # constraints
+        self.in_force = {one.number: tuple(sorted({*one.lower, *one.upper})) for one in binding.in_force}
         self.terms: list[Terms] = [terms_of(model, coverage, binding, number, or_first=True) for number in range(count)]
         self.always = [terms.always for terms in self.terms]
         self._rates = [_channel_bps(terms) for terms in self.terms]

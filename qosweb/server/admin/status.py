@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 QUEUE_SHOWN_MAX = 1_000
 BLOCKS_SHOWN_MAX = 20
 DIGEST_WAITING_MAX = 1_000
+RULES_MAX = 1_000
 
 
 def status_of(node: Node) -> dict[str, object]:
@@ -49,6 +50,7 @@ def status_of(node: Node) -> dict[str, object]:
             "hash": accounts.classifier.policy_hash,
             "file": str(node.settings.spec or ""),
             "in_force": [] if engine is None else _in_force(engine),
+            "rules": [] if engine is None else _rules(engine),
         },
         "blocks": listed(node.blocking, BLOCKS_SHOWN_MAX),
         "classes": {account.name: _class(account, node, got_bps) for account in accounts.accounts},
@@ -75,6 +77,17 @@ def _in_force(engine: Engine) -> list[str]:
     """The constraints by which the engine decides now, in canonical form."""
     machine = engine.machine
     return [machine.policy.model.constraints[number].text for number in machine.scheduler.bound.in_force]
+
+
+def _rules(engine: Engine) -> list[dict[str, object]]:
+    """The guarantees in force, as written, each with the classes that it was split into; at most RULES_MAX."""
+    machine = engine.machine
+    model = machine.policy.model
+    rules = [(model.constraints[number], classes) for number, classes in machine.scheduler.bound.in_force.items()]
+    return [
+        {"text": rule.text, "classes": [model.classes[one].name for one in classes]}
+        for rule, classes in islice(((rule, classes) for rule, classes in rules if classes), RULES_MAX)
+    ]
 
 
 def missing_of(node: Node) -> str:

@@ -1,4 +1,4 @@
-"""Grammar of one statement, in pyparsing. ``webqos_specs/GRAMMAR.md`` has it in BNF.
+"""Grammar of one statement, in pyparsing. ``docs/reference/webqos.md`` has it in BNF.
 
 The first token decides between alternatives, so parsing takes linear time. After that a failure is final (the operator
 ``-``), and its position is that of the user's mistake.

@@ -1,4 +1,4 @@
-"""The README documents every key of the JSON report, every column and every option."""
+"""The reference documents every key of the JSON report, every column and every option."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import qosweb.analytics
 from qosweb.analytics.command_line import add_analyze
 from qosweb.analytics.findings import Findings
 from qosweb.analytics.judge.capacity_needs import ClassNeed, WindowCapacity
@@ -27,8 +26,8 @@ if TYPE_CHECKING:
 
     import pytest
 
-README = (Path(qosweb.analytics.__file__).parent / "README.md").read_text()
-NAMED = frozenset(re.findall(r"`([^`\n]+)`", README))
+DOCUMENTED = (Path(__file__).parents[3] / "docs" / "reference" / "analysis.md").read_text("utf-8")
+NAMED = frozenset(re.findall(r"`([^`\n]+)`", DOCUMENTED))
 
 
 def _findings() -> Findings:
@@ -92,13 +91,13 @@ def test_control_characters_from_logs_are_escaped_in_the_terminal(capsys: pytest
     assert all(c.isprintable() or c == "\n" for c in shown.out + shown.err)
 
 
-def test_every_key_of_the_report_is_in_the_readme() -> None:
+def test_every_key_of_the_report_is_documented() -> None:
     keys = set(_keys(as_json(_findings())))
     assert {"promises", "rids", "skip_s", "wait_ms_p99", "served_meanwhile", "known_bps", "not tested"} <= keys
     assert keys - NAMED == set()
 
 
-def test_every_column_is_in_the_readme() -> None:
+def test_every_column_is_documented() -> None:
     columns = {
         column.split()[0] for schema in (parquet_export.VERDICTS, parquet_export.TABLE) for column in schema.split(", ")
     }
@@ -106,8 +105,8 @@ def test_every_column_is_in_the_readme() -> None:
     assert columns - NAMED == set()
 
 
-def test_every_option_is_in_the_readme() -> None:
+def test_every_option_is_documented() -> None:
     parser = argparse.ArgumentParser(add_help=False)
     add_analyze(parser)
     flags = [flag for action in parser._actions for flag in action.option_strings]
-    assert [flag for flag in flags if not re.search(rf"`[^`\n]*{flag}\b", README)] == []
+    assert [flag for flag in flags if not re.search(rf"`[^`\n]*{flag}\b", DOCUMENTED)] == []

@@ -25,8 +25,12 @@ if TYPE_CHECKING:
         (["--seed", "-1"], "expected an integer of at least 0, not '-1'"),
         (["--minutes", "soon"], "expected a number of minutes above 0, not 'soon'"),
         (["--narrate"], "--narrate needs --seed"),
+        (["--diagram", "x.svg"], "--diagram needs --seed or --story"),
+        (["--story", "crash", "--diagram", "x.svg", "--narrate"], "do not combine it with --narrate"),
+        (["--story", "crash", "--diagram", "/nowhere/x.svg"], "--diagram /nowhere/x.svg: No such file"),
         (["--trace", "x"], "--trace needs --seed"),
         (["--seed", "1", "--seeds", "2"], "--seed runs one seed"),
+        (["--bulk", "--interim"], "--interim does not work with --bulk"),
         (["--story", "of the dog"], "invalid choice"),
     ],
 )
@@ -35,6 +39,15 @@ def test_wrong_options_are_named(options: list[str], complaint: str, capsys: pyt
         main(["sim", *options])
     assert stopped.value.code == 2
     assert complaint in capsys.readouterr().err
+
+
+def test_the_multicast_transport_is_explored_and_narrated(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["sim", "--bulk", "--seeds", "2"]) == 0
+    assert "a message was accepted" in capsys.readouterr().out
+    assert main(["sim", "--bulk", "--seed", "1", "--narrate"]) == 0
+    narrated = capsys.readouterr().out
+    assert "order: Grant(" in narrated
+    assert "seed 1: no violation" in narrated
 
 
 def test_exploring_shows_coverage(capsys: pytest.CaptureFixture[str]) -> None:
@@ -46,12 +59,20 @@ def test_exploring_shows_coverage(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_one_seed_is_narrated_and_traced(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["sim", "--seed", "3", "--nodes", "3", "--narrate"]) == 0
-    shown = capsys.readouterr().out
-    assert "start_change(" in shown
-    assert "DVS-NEWVIEW" in shown
-    assert main(["sim", "--seed", "3", "--nodes", "3", "--trace", str(tmp_path / "trace"), "--narrate"]) == 0
-    assert capsys.readouterr().out == shown
+    run = ["sim", "--seed", "3", "--nodes", "3"]
+    shown = {}
+    for level in command_line.LEVELS:
+        assert main([*run, "--narrate", level]) == 0
+        shown[level] = capsys.readouterr().out
+    assert "DVS-GPSND" in shown["messages"]
+    assert "start_change(" in shown["views"]
+    assert "DVS-NEWVIEW" in shown["views"]
+    assert "DVS-GPSND" not in shown["views"]
+    assert "primary view " in shown["summary"]
+    assert shown["summary"].count("\n") <= 60
+    assert shown["summary"].count("\n") < shown["views"].count("\n") < shown["messages"].count("\n")
+    assert main([*run, "--trace", str(tmp_path / "trace"), "--narrate"]) == 0
+    assert capsys.readouterr().out == shown["summary"]
     assert main(["sim", "--seed", "3", "--nodes", "3", "--shrink"]) == 0
     assert "there is nothing to shrink" in capsys.readouterr().out
 

@@ -34,7 +34,7 @@ ASKED_PATHS = st.lists(
 
 
 def covers(pattern: str, host: str, path: str) -> bool:
-    """The definition in GRAMMAR.md."""
+    """The definition in docs/reference/webqos.md."""
     wanted, _, rest = pattern.partition("/")
     if wanted:
         port = re.search(r":[0-9]+$", wanted)

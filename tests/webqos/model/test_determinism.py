@@ -24,7 +24,7 @@ def show(name, text):
 
 for path in sorted(Path(sys.argv[1]).rglob("*.webqos")):
     show(path.name, path.read_text("utf-8"))
-manual = (Path(sys.argv[1]) / "GRAMMAR.md").read_text("utf-8")
+manual = (Path(sys.argv[1]).parent / "docs" / "reference" / "webqos.md").read_text("utf-8")
 for number, text in enumerate(re.findall("```webqos\\n(.*?)```", manual, re.DOTALL)):
     show(f"example {number}", text)
 show("overlaps", "".join(f"<{p}>.server_resource < {at + 1}%\\n" for at, p in enumerate(

@@ -22,7 +22,9 @@ if TYPE_CHECKING:
 
 SPECS = Path(__file__).parents[3] / "webqos_specs"
 GRAMMAR = json.loads((SPECS / "webqos.tmLanguage.json").read_text("utf-8"))
-EXAMPLES = re.findall(r"```webqos\n(.*?)```", (SPECS / "GRAMMAR.md").read_text("utf-8"), re.DOTALL)
+EXAMPLES = re.findall(
+    r"```webqos\n(.*?)```", (SPECS.parent / "docs" / "reference" / "webqos.md").read_text("utf-8"), re.DOTALL
+)
 NASTY = """\
 let a = </x>; let b = header("X;#<y>") like "\\"*#*" # <no> "pattern"
 shadow a and size>1MB or not(b)=><www.x.com/a%20b>.server_resource<=.5 hard as time-out

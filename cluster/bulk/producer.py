@@ -1,0 +1,227 @@
+"""Producer: gets a token for a message, multicasts its packets, and sends lost packets again.
+
+Paper: Freier and Marzullo, TR 90-1141, fig. 2 and section 3.3. At most `window` data packets per heartbeat; packets
+that were asked for again come first; a heartbeat without data gets an empty packet.
+Departs: a packet is kept until its message is decided, and then for `retention` heartbeats after the last NAK, but not
+longer than HELD_MAX times that. Within a heartbeat the
+packets are spread over it, because a burst of a whole window overruns switches and socket buffers. A packet is sent
+again at most once per heartbeat, however many consumers ask for it.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from math import ceil, inf
+from typing import TYPE_CHECKING
+
+from cluster.bulk.effects import MessageResolved, Multicast, Outcome
+from cluster.bulk.packets import DataPacket, EmptyPacket, Nak, NakDeny, Status, TokenGrant, TokenRequest
+
+if TYPE_CHECKING:
+    from cluster.bulk.effects import BulkContext, MessageSource
+    from cluster.bulk.packets import Header
+    from cluster.names import ProcessId
+
+SLICES = 8  # the window of a heartbeat leaves in this many bursts
+HELD_MAX = 16  # retentions for which a decided message is kept, however often it is asked for
+ASK_BEATS = 4  # heartbeats after which a token is requested again
+RANGES_MAX = 64  # ranges of one NAK that are looked at
+
+
+class Outgoing:
+    """A message of this producer."""
+
+    __slots__ = ("asked_beat", "decided_beat", "number", "outcome", "request", "sent", "source")
+
+    def __init__(self, request: int, source: MessageSource) -> None:
+        self.request = request
+        self.source = source
+        self.number = 0  # 0: no token yet
+        self.sent = 0  # packets 0 .. sent - 1 have been sent
+        self.outcome: Outcome | None = None
+        self.decided_beat = 0
+        self.asked_beat = 0  # the last heartbeat with a NAK
+
+    @property
+    def is_sent(self) -> bool:
+        return self.source.is_ended and self.sent == self.source.available
+
+
+class Producer:
+    """Sends the messages of one process, one after the other."""
+
+    __slots__ = ("_again", "_asked_beat", "_beat", "_beat_at", "_context", "_idle", "_requests", "_resent",
+                 "current", "naks", "repeated", "retained", "waiting")  # fmt: skip
+
+    def __init__(self, context: BulkContext, requests: int) -> None:
+        self._context = context
+        self._requests = requests
+        self._beat = 0  # heartbeats so far
+        self._beat_at = -inf  # start of the current heartbeat
+        self._idle = True  # no data packet was sent in this heartbeat
+        self._asked_beat = -ASK_BEATS
+        self._again: dict[tuple[int, int], None] = {}  # packets to send again, in the order of the NAKs
+        self._resent: dict[tuple[int, int], int] = {}  # packets sent again, and in which heartbeat
+        self.naks = 0  # NAKs received
+        self.repeated = 0  # packets sent again
+        self.waiting: deque[Outgoing] = deque()
+        self.current: Outgoing | None = None  # has asked for a token, or has one
+        self.retained: dict[int, Outgoing] = {}  # messages whose packets are still available, by number
+
+    # ---- inputs
+
+    def send(self, source: MessageSource) -> int:
+        """Queues a message. Returns the number of its request."""
+        self._requests += 1
+        self.waiting.append(Outgoing(self._requests, source))
+        return self._requests
+
+    def sent(self, request: int) -> int:
+        """Packets of a message that have been sent at least once."""
+        return next((message.sent for message in self.retained.values() if message.request == request), 0)
+
+    def on_grant(self, grant: TokenGrant) -> None:
+        message = self.current
+        if message is not None and message.request == grant.request and not message.number:
+            message.number = grant.number
+            self.retained[grant.number] = message
+            self.on_status()
+
+    def on_nak(self, sender: ProcessId, nak: Nak) -> bool:
+        """Whether the packets will be sent again."""
+        message = self.retained.get(nak.number)
+        if message is None:
+            return False
+        self.naks += 1
+        self._context.flow.naks += 1
+        message.asked_beat = self._beat
+        room = self._context.flow.window_max
+        for first, end in nak.ranges[:RANGES_MAX]:
+            for packet in range(first, min(end, message.sent, first + room)):
+                key = (nak.number, packet)
+                if len(self._again) < room and self._resent.get(key, -2) < self._beat - 1:
+                    self._again[key] = None
+        if any(end > message.sent for _, end in nak.ranges):
+            self._context.send(sender, self._empty(message))
+        return True
+
+    def on_status(self) -> None:
+        """Statuses of messages have become known."""
+        context = self._context
+        for number, message in self.retained.items():
+            if message.outcome is None:
+                status = context.knowledge.status(number)
+                if status in (Status.ACCEPTED, Status.REJECTED):
+                    self._resolve(message, Outcome.ACCEPTED if status is Status.ACCEPTED else Outcome.REJECTED)
+                elif context.knowledge.is_lost(number):
+                    self._resolve(message, Outcome.UNKNOWN)
+
+    def tick(self, *, is_member: bool) -> None:
+        context = self._context
+        if context.now >= self._beat_at + context.flow.heartbeat_s:
+            self._end_heartbeat()
+        if is_member:
+            self._ask()
+        self._send_allowed()
+
+    def next_deadline(self) -> float:
+        """The time of the next burst or heartbeat; infinity if this producer has nothing to do."""
+        if self.current is None and not self.waiting and not self.retained:
+            return inf
+        slices = SLICES if self._again or self._has_data() else 1
+        return self._last_slice() + self._context.flow.heartbeat_s / slices
+
+    # ---- local actions
+
+    def _last_slice(self) -> float:
+        """The start of the present slice of the heartbeat."""
+        context = self._context
+        length = context.flow.heartbeat_s / SLICES
+        if self._again or self._has_data():
+            return self._beat_at + length * int((context.now - self._beat_at) / length)
+        return self._beat_at
+
+    def _has_data(self) -> bool:
+        message = self.current
+        return message is not None and bool(message.number) and message.sent < message.source.available
+
+    def _end_heartbeat(self) -> None:
+        context = self._context
+        if self._idle:
+            for message in self.retained.values():
+                if message.outcome is None:
+                    context.outbox.append(Multicast(self._empty(message)))
+        context.flow.on_heartbeat()
+        self._beat += 1
+        self._beat_at = context.now
+        self._idle = True
+        self._resent = {key: beat for key, beat in self._resent.items() if beat >= self._beat - 1}
+        retention = context.flow.retention
+        for number, message in list(self.retained.items()):
+            decided, asked = message.decided_beat, message.asked_beat
+            if message.outcome is not None and (
+                self._beat - max(decided, asked) > retention or self._beat - decided > HELD_MAX * retention
+            ):
+                del self.retained[number]
+
+    def _ask(self) -> None:
+        context = self._context
+        if self.current is None and self.waiting:
+            self.current = self.waiting.popleft()
+            self._asked_beat = -ASK_BEATS
+        message = self.current
+        if message is None or message.number or self._beat - self._asked_beat < ASK_BEATS:
+            return
+        if context.coordinator is not None:
+            self._asked_beat = self._beat
+            context.send(context.coordinator, TokenRequest(self._header(), message.request))
+
+    def _send_allowed(self) -> None:
+        """Sends what the window allows at this point of the heartbeat: packets to send again first."""
+        context = self._context
+        flow = context.flow
+        done = int((context.now - self._beat_at) / flow.heartbeat_s * SLICES) + 1
+        allowed = min(flow.window, ceil(flow.window * done / SLICES)) - flow.used
+        while allowed > 0 and (packet := self._next_packet()) is not None:
+            context.outbox.append(Multicast(packet))
+            flow.used += 1
+            allowed -= 1
+            self._idle = False
+
+    def _next_packet(self) -> DataPacket | None:
+        while self._again:
+            number, packet = key = next(iter(self._again))
+            del self._again[key]
+            message = self.retained.get(number)
+            if message is not None:
+                self._resent[key] = self._beat
+                self.repeated += 1
+                return self._data(message, packet)
+        message = self.current
+        if message is not None and self._has_data():
+            message.sent += 1
+            return self._data(message, message.sent - 1)
+        return None
+
+    def _data(self, message: Outgoing, packet: int) -> DataPacket:
+        is_end = message.source.is_ended and packet == message.source.available - 1
+        return DataPacket(self._header(), message.number, packet, is_end, message.source.read(packet))
+
+    def _empty(self, message: Outgoing) -> EmptyPacket:
+        return EmptyPacket(self._header(), message.number, message.sent, message.is_sent)
+
+    def _header(self) -> Header:
+        return self._context.knowledge.header(self._context.flow.parameters)
+
+    def _resolve(self, message: Outgoing, outcome: Outcome) -> None:
+        message.outcome = outcome
+        message.decided_beat = self._beat
+        self._context.outbox.append(MessageResolved(message.request, message.number, outcome))
+        if message is self.current:
+            self.current = None
+
+
+def deny(context: BulkContext, sender: ProcessId, nak: Nak) -> None:
+    """Answers a NAK for packets that this process does not have."""
+    header = context.knowledge.header(context.flow.parameters)
+    context.send(sender, NakDeny(header, nak.number))

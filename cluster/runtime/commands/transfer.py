@@ -1,0 +1,167 @@
+"""``python -m cluster send`` and ``receive``: files to all members of a cluster by the multicast transport.
+
+A message is a line of JSON, `{"name": ..., "size": ...}`, and the content of the file.
+Below: `cluster.Bulk`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import signal
+import sys
+import time
+from contextlib import suppress
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from cluster.bulk.effects import Outcome
+from cluster.runtime.api.bulk import Bulk, BulkGap, BulkMessage
+from cluster.runtime.bulk.endpoint import MulticastGroup
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import AsyncIterator
+
+    from cluster.runtime.api.options import Options
+
+CHUNK_LEN = 1024 * 1024
+TITLE_LEN_MAX = 4096
+BAR_LEN = 30
+ATTEMPTS = 5  # a message is rejected when the coordinator changes: it is sent again
+
+
+class FileTitle(msgspec.Struct):
+    """The first line of a message."""
+
+    name: str
+    size: int
+
+
+_decode_title = msgspec.json.Decoder(FileTitle).decode
+_encode_title = msgspec.json.Encoder().encode
+
+
+def multicast_of(arguments: argparse.Namespace) -> MulticastGroup | None:
+    """Raises ValueError."""
+    if not arguments.multicast:
+        if arguments.interface:
+            raise ValueError("--interface needs --multicast ADDRESS")
+        return None
+    if not arguments.interface:
+        raise ValueError("--multicast needs --interface NAME, the network interface of the group")
+    group = MulticastGroup(arguments.multicast, arguments.interface)
+    group.validate()
+    return group
+
+
+async def _begin(options: Options, arguments: argparse.Namespace, spool: str) -> Bulk:
+    begin = Bulk.found if arguments.found else Bulk.join
+    bulk = await begin(options, Path(spool), multicast_of(arguments))
+    print(f"{bulk.replica.me.name} listens at {bulk.replica.addresses[0]}", flush=True)
+    return bulk
+
+
+# ---- send
+
+
+async def send(options: Options, arguments: argparse.Namespace) -> int:
+    path: Path = arguments.file
+    size = _size(path)
+    with TemporaryDirectory(prefix="bulk-", dir=arguments.spool) as spool:
+        async with await _begin(options, arguments, spool) as bulk:
+            start = time.monotonic()
+            outcome = await _send_until_decided(bulk, path)
+            seconds = time.monotonic() - start
+            print(
+                f"{path.name}: {outcome.value} by {len(bulk.members)} members, {size} bytes in {seconds:.2f} s, "
+                f"{8e-6 * size / seconds:.1f} Mbit/s, {bulk.sent_bytes} bytes in datagrams, "
+                f"{bulk.repeated} packets sent again, {bulk.naks_received} NAKs",
+                flush=True,
+            )
+            await bulk.leave()
+    return 0 if outcome is Outcome.ACCEPTED else 1
+
+
+def _size(path: Path) -> int:
+    if not path.is_file():
+        raise ValueError(f"{path} is not a file")
+    return path.stat().st_size
+
+
+async def _send_until_decided(bulk: Bulk, path: Path) -> Outcome:
+    outcome = Outcome.REJECTED
+    for _ in range(ATTEMPTS):
+        outcome = await bulk.send(_read(path), _draw if sys.stderr.isatty() else None)
+        if outcome is not Outcome.REJECTED:
+            break
+    if sys.stderr.isatty():
+        print(file=sys.stderr)
+    return outcome
+
+
+async def _read(path: Path) -> AsyncIterator[bytes]:
+    with path.open("rb") as file:
+        yield _encode_title(FileTitle(path.name, os.fstat(file.fileno()).st_size)) + b"\n"
+        while chunk := await asyncio.to_thread(file.read, CHUNK_LEN):
+            yield chunk
+
+
+def _draw(sent: int, size: int) -> None:
+    done = BAR_LEN * sent // max(1, size)
+    print(f"\r[{'#' * done}{' ' * (BAR_LEN - done)}] {sent} of {size} bytes", end="", file=sys.stderr, flush=True)
+
+
+# ---- receive
+
+
+async def receive(options: Options, arguments: argparse.Namespace) -> int:
+    folder: Path = arguments.folder
+    await asyncio.to_thread(folder.mkdir, parents=True, exist_ok=True)
+    with TemporaryDirectory(prefix="bulk-", dir=arguments.spool or folder) as spool:
+        async with await _begin(options, arguments, spool) as bulk:
+            task = asyncio.ensure_future(_receive_all(bulk, folder, arguments.count))
+            loop = asyncio.get_running_loop()
+            for number in (signal.SIGTERM, signal.SIGINT):
+                loop.add_signal_handler(number, task.cancel)
+            with suppress(asyncio.CancelledError):
+                await task
+            await bulk.leave()
+            if bulk.error is not None:
+                raise bulk.error
+    return 0
+
+
+async def _receive_all(bulk: Bulk, folder: Path, count: int | None) -> None:
+    received = 0
+    async for message in bulk.deliveries():
+        if isinstance(message, BulkGap):
+            print(f"messages before {message.first} were missed", flush=True)
+            continue
+        print(await asyncio.to_thread(_store, message, folder), flush=True)
+        received += 1
+        if received == count:
+            return
+
+
+def _store(message: BulkMessage, folder: Path) -> str:
+    """Moves the content to its place. Returns a line for the user."""
+    where = f"message {message.number} of {message.producer.name}"
+    try:
+        with message.path.open("rb") as file:
+            title = _decode_title(file.readline(TITLE_LEN_MAX))
+            if title.name in ("", ".", "..") or "/" in title.name or "\0" in title.name:
+                return f"{where} was refused: {title.name!r} is not the name of a file"
+            part = folder / f".{message.number}.part"
+            with part.open("wb") as target:
+                shutil.copyfileobj(file, target, CHUNK_LEN)
+            part.replace(folder / title.name)
+    except msgspec.DecodeError as error:
+        return f"{where} was refused: it does not begin with a title ({error})"
+    finally:
+        message.path.unlink()
+    return f"{where}: {title.name}, {title.size} bytes"

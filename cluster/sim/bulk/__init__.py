@@ -1,0 +1,1 @@
+"""Simulator of the multicast transport (`cluster.bulk`)."""

@@ -1,0 +1,162 @@
+"""The consumer: fig. 3 and sections 3.3, 3.4 and 5.3 of TR 90-1141."""
+
+from __future__ import annotations
+
+from cluster.bulk.consumer import BEHIND_MAX
+from cluster.bulk.effects import DeliverMessage, MembersChanged, MissedMessages, SendState
+from cluster.bulk.packets import (
+    T_MAX,
+    Complete,
+    DataPacket,
+    EmptyPacket,
+    JoinRequest,
+    Nak,
+    NakDeny,
+    RecentMessage,
+    Status,
+)
+from tests.cluster.bulk.single import A, B, C, Single
+
+
+def announce(single: Single) -> None:
+    single.receive(A, EmptyPacket(single.header(), 0, 0, False))
+
+
+def delivered(single: Single) -> list[int]:
+    return [effect.number for effect in single.take() if isinstance(effect, DeliverMessage)]
+
+
+def test_delivers_accepted_messages_in_order_and_skips_rejected_ones() -> None:
+    single = Single(C)
+    for _ in range(3):
+        single.add(RecentMessage(Status.PENDING, B))
+    single.data(6, 0, is_end=True)
+    single.data(4, 0, is_end=True)
+    single.decide(6, Status.ACCEPTED)
+    single.decide(4, Status.ACCEPTED)
+    announce(single)
+    assert delivered(single) == [4]
+    single.decide(5, Status.REJECTED)
+    announce(single)
+    assert delivered(single) == [6]
+
+
+def test_a_pending_message_is_not_delivered_but_reported_complete() -> None:
+    single = Single(C)
+    single.add(RecentMessage(Status.PENDING, B))
+    single.data(4, 0, is_end=True)
+    single.beats(5)
+    effects = single.take()
+    assert not any(isinstance(effect, DeliverMessage) for effect in effects)
+    reports = [effect for effect in effects if isinstance(getattr(effect, "packet", None), Complete)]
+    assert len(reports) == 2  # at once, and again while the message is pending
+    assert {report.to for report in reports} == {A}  # type: ignore[attr-defined]
+
+
+def test_asks_for_gaps_after_dallying_and_again() -> None:
+    single = Single(C)
+    single.add(RecentMessage(Status.PENDING, B))
+    single.data(4, 0)
+    single.data(4, 3)
+    single.beats(0.4)
+    assert single.sent(Nak) == []  # reordered packets may still arrive
+    single.data(4, 2)
+    single.beats(0.2)
+    assert [nak.ranges for nak in single.sent(Nak)] == [((1, 2),)]
+    single.beats(4)
+    assert len(single.sent(Nak)) == 1
+
+
+def test_an_empty_packet_shows_lost_packets_at_the_end() -> None:
+    single = Single(C)
+    single.add(RecentMessage(Status.PENDING, B))
+    single.receive(B, EmptyPacket(single.header(), 4, 5, True))
+    single.beats(1)
+    assert [nak.ranges for nak in single.sent(Nak)] == [((0, 5),)]
+
+
+def test_asks_other_members_when_the_producer_denies() -> None:
+    single = Single(C)
+    single.add(RecentMessage(Status.ACCEPTED, B))
+    announce(single)
+    single.beats(1)
+    assert [effect.to for effect in single.take() if isinstance(getattr(effect, "packet", None), Nak)] == [B]  # type: ignore[attr-defined]
+    single.receive(B, NakDeny(single.header(), 4))
+    single.beats(1)
+    assert [effect.to for effect in single.take() if isinstance(getattr(effect, "packet", None), Nak)] == [A]  # type: ignore[attr-defined]
+    single.receive(A, NakDeny(single.header(), 4))
+    single.beats(1)
+    assert any(isinstance(effect, MissedMessages) for effect in single.take())
+
+
+def test_repairs_a_message_that_it_has() -> None:
+    single = Single(C)
+    single.add(RecentMessage(Status.ACCEPTED, B))
+    single.data(4, 0)
+    single.data(4, 1, is_end=True)
+    single.take()
+    single.receive(A, Nak(single.header(), 4, ((1, 9),)))
+    assert [(data.packet, data.is_end) for data in single.sent(DataPacket)] == [(1, True)]
+
+
+def test_joins_again_when_it_missed_a_status() -> None:
+    """Fig. 3: status(nextOut) = pending and nextIn - nextOut > t."""
+    single = Single(C)
+    single.add(RecentMessage(Status.PENDING, B))
+    announce(single)
+    for _ in range(T_MAX - 1):
+        single.add(RecentMessage(Status.REJECTED, B))
+    announce(single)
+    assert not any(isinstance(effect, MissedMessages) for effect in single.take())
+    single.add(RecentMessage(Status.REJECTED, B))
+    announce(single)
+    assert any(isinstance(effect, MissedMessages) for effect in single.take())
+    single.beats(1)
+    assert [request.attempt for request in single.sent(JoinRequest)] == [2]
+
+
+def test_memory_for_messages_behind_an_incomplete_one_is_bounded() -> None:
+    single = Single(C)
+    single.add(RecentMessage(Status.ACCEPTED, B))
+    for _ in range(BEHIND_MAX + 1):
+        announce(single)
+        single.data(single.add(RecentMessage(Status.ACCEPTED, B)), 0, is_end=True)
+    assert not single.process.consumer.is_member
+
+
+def test_a_member_that_falls_behind_keeps_what_it_reported_complete() -> None:
+    single = Single(C)
+    single.add(RecentMessage(Status.PENDING, B))
+    single.add(RecentMessage(Status.PENDING, B))
+    single.data(4, 1)
+    single.data(5, 0, is_end=True)
+    single.process.consumer.join_again("a test")
+    single.take()
+    single.receive(A, Nak(single.header(), 5, ((0, 1),)))
+    assert [data.packet for data in single.sent(DataPacket)] == [0]
+    single.receive(A, Nak(single.header(), 4, ((1, 2),)))
+    assert [deny.number for deny in single.sent(NakDeny)] == [4]
+
+
+def test_membership_changes_at_one_place_of_the_sequence() -> None:
+    """Section 5.3, and fig. 6 for the state."""
+    single = Single(C)
+    single.add(RecentMessage(Status.PENDING, B))
+    single.add(RecentMessage(Status.LEFT, A))
+    single.add(RecentMessage(Status.JOINED, A, C))
+    announce(single)
+    assert single.take() == []
+    single.decide(4, Status.REJECTED)
+    announce(single)
+    assert single.take() == [
+        MembersChanged(5, (B, C)),
+        SendState(A, 6),
+        MembersChanged(6, (B, C, A)),
+    ]
+
+
+def test_a_process_that_was_removed_joins_again() -> None:
+    single = Single(C)
+    single.add(RecentMessage(Status.LEFT, C))
+    announce(single)
+    assert any(isinstance(effect, MissedMessages) for effect in single.take())

@@ -1,0 +1,110 @@
+"""The producer: fig. 2 and section 3.3 of TR 90-1141."""
+
+from __future__ import annotations
+
+from cluster.bulk.effects import MessageResolved, Outcome
+from cluster.bulk.packets import (
+    T_MAX,
+    DataPacket,
+    EmptyPacket,
+    Nak,
+    NakDeny,
+    RecentMessage,
+    Status,
+    TokenGrant,
+    TokenRequest,
+)
+from tests.cluster.bulk.single import A, B, C, Single
+
+
+def producing(packets: int) -> Single:
+    """A producer with a token for message 4."""
+    single = Single(B)
+    request = single.send(packets)
+    single.add(RecentMessage(Status.PENDING, B))
+    single.take()
+    single.receive(A, TokenGrant(single.header(), request, 4))
+    return single
+
+
+def test_no_data_without_a_token() -> None:
+    single = Single(B)
+    request = single.send(3)
+    single.beats(6)
+    effects = single.take()
+    packets = [effect.packet for effect in effects if hasattr(effect, "packet")]
+    assert {type(packet) for packet in packets} == {TokenRequest}
+    assert {packet.request for packet in packets} == {request}
+    assert len(packets) == 2  # repeated, since no token came
+
+
+def test_at_most_a_window_per_heartbeat_and_an_end_mark() -> None:
+    single = producing(20)
+    single.beats(1)
+    first = single.sent(DataPacket)
+    assert 0 < len(first) <= 2 * 8
+    single.beats(4)
+    packets = first + single.sent(DataPacket)
+    assert [(data.packet, data.is_end) for data in packets] == [(at, at == 19) for at in range(20)]
+
+
+def test_empty_packets_when_there_is_nothing_to_send() -> None:
+    single = producing(2)
+    single.beats(1)
+    single.take()
+    single.beats(3)
+    empty = single.sent(EmptyPacket)
+    assert len(empty) >= 2
+    assert {(one.number, one.packets, one.is_end) for one in empty} == {(4, 2, True)}
+
+
+def test_packets_that_were_asked_for_come_first_and_once() -> None:
+    single = producing(100)
+    single.beats(1)
+    single.take()
+    for consumer in (A, C):
+        single.receive(consumer, Nak(single.header(), 4, ((1, 3),)))
+    single.beats(1)
+    assert [data.packet for data in single.sent(DataPacket)][:2] == [1, 2]
+    single.beats(5)
+    assert not {1, 2} & {data.packet for data in single.sent(DataPacket)}
+
+
+def test_packets_are_kept_for_retention_and_then_denied() -> None:
+    single = producing(2)
+    single.beats(1)
+    single.decide(4, Status.ACCEPTED)
+    single.receive(A, EmptyPacket(single.header(), 0, 0, False))
+    assert MessageResolved(1, 4, Outcome.ACCEPTED) in single.take()
+    single.beats(single.process.context.flow.retention - 1)
+    single.receive(C, Nak(single.header(), 4, ((0, 1),)))
+    single.beats(1)
+    assert [data.packet for data in single.sent(DataPacket)] == [0]
+    single.process.producer.retained.clear()
+    single.process.consumer.kept.clear()
+    single.process.consumer.incoming.clear()
+    single.receive(C, Nak(single.header(), 4, ((0, 1),)))
+    assert [deny.number for deny in single.sent(NakDeny)] == [4]
+
+
+def test_a_nak_extends_the_retention() -> None:
+    single = producing(2)
+    single.beats(1)
+    single.decide(4, Status.ACCEPTED)
+    single.receive(A, EmptyPacket(single.header(), 0, 0, False))
+    for _ in range(3):
+        single.beats(single.process.context.flow.retention - 1)
+        single.receive(C, Nak(single.header(), 4, ((0, 1),)))
+    assert 4 in single.process.producer.retained
+    single.beats(single.process.context.flow.retention + 2)
+    assert 4 not in single.process.producer.retained
+
+
+def test_a_status_that_was_missed_is_unknown() -> None:
+    """A status that no header has any more (section 3.4)."""
+    single = producing(2)
+    for _ in range(T_MAX + 1):
+        single.add(RecentMessage(Status.ACCEPTED, A))
+    single.receive(A, EmptyPacket(single.header(), 0, 0, False))
+    assert MessageResolved(1, 4, Outcome.UNKNOWN) in single.take()
+    assert single.process.producer.current is None

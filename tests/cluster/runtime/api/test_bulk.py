@@ -1,0 +1,151 @@
+"""`cluster.Bulk`: members in one process, with real sockets and files."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from typing import TYPE_CHECKING
+
+import pytest
+
+from cluster import Bulk, BulkClosed, BulkMessage, MulticastGroup, Options
+from cluster.bulk.effects import Outcome
+from tests.cluster.runtime.loops import eventually, run
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
+KEY = b"k" * 32
+
+
+def options(name: str, *contacts: str, host: str = "127.0.0.1") -> Options:
+    return Options(name=name, key=KEY, listen=(f"{host}:0",), contacts=contacts)
+
+
+async def chunks(content: bytes) -> AsyncIterator[bytes]:
+    for at in range(0, len(content), 50_000):
+        yield content[at : at + 50_000]
+
+
+async def three(folder: Path, multicast: MulticastGroup | None = None, host: str = "127.0.0.1") -> list[Bulk]:
+    first = await Bulk.found(options("a", host=host), folder / "a", multicast)
+    contact = first.replica.addresses[0]
+    others = [await Bulk.join(options(name, contact, host=host), folder / name, multicast) for name in "bc"]
+    members = [first, *others]
+    await eventually(lambda: all(len(member.members) == 3 for member in members))
+    return members
+
+
+async def take(member: Bulk, count: int) -> list[bytes]:
+    found = []
+    async for message in member.deliveries():
+        assert isinstance(message, BulkMessage)
+        found.append(await asyncio.to_thread(message.path.read_bytes))
+        assert len(found[-1]) == message.size
+        message.path.unlink()
+        if len(found) == count:
+            return found
+    raise AssertionError("closed")
+
+
+async def close(members: list[Bulk]) -> None:
+    for member in members:
+        await member.close()
+
+
+async def exchange(members: list[Bulk], sizes: tuple[int, ...]) -> None:
+    contents = [random.Random(size).randbytes(size) for size in sizes]
+    senders = [members[at % len(members)].send(chunks(content)) for at, content in enumerate(contents)]
+    assert await asyncio.gather(*senders) == [Outcome.ACCEPTED] * len(sizes)
+    got = [await take(member, len(sizes)) for member in members]
+    assert got[0] == got[1] == got[2]
+    assert sorted(got[0]) == sorted(contents)
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "[::1]"])
+def test_all_members_deliver_the_same_messages_in_one_order(tmp_path: Path, host: str) -> None:
+    async def story() -> None:
+        members = await three(tmp_path, host=host)
+        await exchange(members, (0, 1, 1200, 1201, 300_000))
+        await close(members)
+        assert not [path for name in "abc" for path in (tmp_path / name).iterdir()]
+
+    run(story)
+
+
+def test_a_multicast_group_on_an_interface(tmp_path: Path) -> None:
+    async def story() -> None:
+        port = 20_000 + random.randrange(10_000)
+        members = await three(tmp_path, MulticastGroup(f"239.255.71.9:{port}", "lo"))
+        await exchange(members, (200_000,))
+        await close(members)
+
+    run(story)
+
+
+def test_progress_and_lost_datagrams(tmp_path: Path) -> None:
+    async def story() -> None:
+        members = await three(tmp_path)
+        sender, receiver = members[0], members[2]
+        lossy = random.Random(4)
+        open_all = receiver.codec.open
+        receiver.codec.open = lambda datagram: None if lossy.random() < 0.1 else open_all(datagram)  # type: ignore[method-assign]
+        content = random.Random(1).randbytes(1_000_000)
+        reports: list[tuple[int, int]] = []
+        outcome = await sender.send(chunks(content), lambda *report: reports.append(report))
+        assert outcome is Outcome.ACCEPTED
+        assert reports[-1] == (1_000_000, 1_000_000)
+        assert await take(receiver, 1) == [content]
+        assert receiver.naks > 0
+        assert sender.repeated > 0
+        await close(members)
+
+    run(story)
+
+
+def test_a_failing_spool_stops_the_member_and_leaves_no_hole(tmp_path: Path) -> None:
+    async def story() -> None:
+        members = await three(tmp_path)
+        writes = 0
+
+        def write(number: int, packet: int, payload: bytes) -> None:
+            nonlocal writes
+            writes += 1
+            if writes > 20:
+                raise OSError(28, "No space left on device")
+            healthy(number, packet, payload)
+
+        healthy = members[2]._spool.write
+        members[2]._spool.write = write  # type: ignore[method-assign]
+        content = random.Random(2).randbytes(200_000)
+        assert await members[0].send(chunks(content)) is Outcome.ACCEPTED
+        await eventually(lambda: members[2].error is not None)
+        assert [message async for message in members[2].deliveries()] == []
+        assert await take(members[1], 1) == [content]
+        with pytest.raises(BulkClosed):
+            await members[2].send(chunks(b"x"))
+        await close(members)
+
+    run(story)
+
+
+def test_a_minority_does_not_send(tmp_path: Path) -> None:
+    async def story() -> None:
+        members = await three(tmp_path)
+        await close(members[:2])
+        sending = asyncio.ensure_future(members[2].send(chunks(b"alone")))
+        await eventually(lambda: members[2].replica.primary is None)
+        assert not sending.done()
+        await members[2].close()
+        with pytest.raises(BulkClosed):
+            await sending
+
+    run(story)
+
+
+def test_a_group_that_is_none_is_refused() -> None:
+    with pytest.raises(ValueError, match="not a multicast address"):
+        MulticastGroup("127.0.0.1:7", "lo").validate()
+    with pytest.raises(ValueError, match="no network interface 'nosuch'"):
+        MulticastGroup("239.1.1.1:7", "nosuch").validate()
