@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from cluster.layer import Delivered
     from cluster.names import ProcessId, View
     from cluster.replica import StateMachine
-    from cluster.reports.broadcast import ReportsFull
-    from cluster.reports.settings import ReportSettings
     from cluster.runtime.api.bulk import Bulk, BulkClosed, BulkGap, BulkMessage
     from cluster.runtime.api.delivery_stream import Delivery, FellBehind, PrimaryView, Skipped
     from cluster.runtime.api.group import Full, Group, InDoubt, NotDelivered
@@ -31,7 +29,6 @@ if TYPE_CHECKING:
     from cluster.runtime.net.keys import BadKey, make_key_file, read_key_file
     from cluster.runtime.net.transport import CannotListen
     from cluster.runtime.observe.metrics import GroupCollector
-    from cluster.runtime.reports.api import ReportedValue, Reports
 
 __all__ = [
     "AlreadyFounded",
@@ -59,10 +56,6 @@ __all__ = [
     "PrimaryView",
     "ProcessId",
     "Replica",
-    "ReportSettings",
-    "ReportedValue",
-    "Reports",
-    "ReportsFull",
     "SharedObject",
     "Skipped",
     "StateMachine",
@@ -78,9 +71,6 @@ _NAMES_BY_MODULE = {
     "cluster.runtime.api.bulk": ("Bulk", "BulkClosed", "BulkGap", "BulkMessage"),
     "cluster.runtime.bulk.endpoint": ("MulticastGroup",),
     "cluster.interim.shared_object": ("SharedObject",),
-    "cluster.reports.broadcast": ("ReportsFull",),
-    "cluster.reports.settings": ("ReportSettings",),
-    "cluster.runtime.reports.api": ("ReportedValue", "Reports"),
     "cluster.layer": ("Delivered",),
     "cluster.names": ("ProcessId", "View"),
     "cluster.replica": ("StateMachine",),

@@ -23,6 +23,3 @@ class ReportSettings(msgspec.Struct, frozen=True):
     item_len_max: int = 256  # characters in the name of an item
     value_len_max: int = 64 * 1024  # bytes in a value
     departed_len_max: int = 16  # origins that are no longer in the view and whose values are kept
-
-
-DEFAULT_REPORT_SETTINGS = ReportSettings()

@@ -10,7 +10,7 @@ from cluster.reports.sim.reporting_process import Pace, ReportingProcess
 from cluster.sim.run import LIVE_WITHIN, RunFailure, RunJudge, RunResult, heal, kind_and_text, schedule
 from cluster.sim.world import World
 from cluster.specs.checkers import Checkers
-from cluster.specs.reports import ReportsSpec
+from cluster.specs.services.reports import ReportsSpec
 from cluster.specs.spec import Violation
 from cluster.specs.world import WorldSpec
 

@@ -19,13 +19,11 @@ from typing import TYPE_CHECKING
 import msgspec
 from prometheus_client import REGISTRY
 
-from cluster.reports.broadcast import ReportsFull
 from cluster.runtime.api.group import Full, Group, InDoubt, NotDelivered
 from cluster.runtime.api.interim_service import InterimService
 from cluster.runtime.commands.counter_machine import CounterMachine
 from cluster.runtime.commands.shared_notes import SharedNotes
 from cluster.runtime.observe.metrics import GroupCollector
-from cluster.runtime.reports.api import Reports
 
 if TYPE_CHECKING:
     import argparse
@@ -39,8 +37,6 @@ MERGES_EVERY_S = 0.002
 LINE_LEN_MAX = 64 * 1024
 STOP = ".stop"  # lines of standard input that are commands, not entries
 LEAVE = ".leave"
-REPORT = ".report "  # item and value: publish a report
-REPORT_LOAD = ".reports "  # publish so many reports per second, of so many items in turn
 NOTE = ".note "  # an operation of the interim service
 LOAD = ".load "  # entries to keep in flight, and the pause after each in seconds (default 0)
 
@@ -87,51 +83,6 @@ class GeneratedLoad:
             self.fill()
 
 
-class GeneratedReports:
-    """Publishes counted values of a few items at a given rate."""
-
-    def __init__(self, reports: Reports) -> None:
-        self.reports = reports
-        self.rate_per_s = 0.0
-        self.items = 1
-        self.refused = 0
-        self._count = 0
-        self._due = 0.0
-
-    async def run(self) -> None:
-        self._due = time.monotonic()
-        while True:
-            now = time.monotonic()
-            if not self.rate_per_s:
-                self._due = now
-            while self.rate_per_s and self._due <= now:
-                self._due += 1 / self.rate_per_s
-                self._count += 1
-                try:
-                    self.reports.publish(f"item{self._count % self.items}", b"%d" % self._count)
-                except ReportsFull:
-                    self.refused += 1
-            await asyncio.sleep(0.002)
-
-    def status(self) -> dict[str, object]:
-        values = self.reports.values()
-        return {
-            "published": self.reports.published,
-            "refused": self.refused,
-            "purged": self.reports.purged,
-            "replaced": self.reports.replaced,
-            "forwarded": self.reports.forwarded,
-            "values": {
-                str(sender): {item: value.value.decode() for item, value in of.items()} for sender, of in values.items()
-            },
-            "peers": {
-                str(line.peer): {"connected": line.connected, "unacked": line.unacked, "skipped": line.skipped,
-                                 "age_s": line.age_s}
-                for line in self.reports.peers()
-            },
-        }  # fmt: skip
-
-
 async def run(options: Options, arguments: argparse.Namespace) -> int:
     machine = CounterMachine()
     notes = InterimService(SharedNotes()) if arguments.notes else None
@@ -146,13 +97,11 @@ async def run(options: Options, arguments: argparse.Namespace) -> int:
     confirmed = arguments.confirmed.open("ab", buffering=0) if arguments.confirmed else None
     load = GeneratedLoad(group, arguments.size, confirmed)
     load.outstanding = arguments.load
-    reports = GeneratedReports(Reports(group))
     print_event("listening", name=str(group.me), addresses=group.addresses)
     tasks = [
         loop.create_task(_print_views(group)),
-        loop.create_task(_read_lines(group, load, reports, stop)),
-        loop.create_task(_print_status(group, machine, load, reports)),
-        loop.create_task(reports.run()),
+        loop.create_task(_read_lines(group, load, stop)),
+        loop.create_task(_print_status(group, machine, load)),
         loop.create_task(_until_stopped(group, stop)),
     ]
     if notes is not None:
@@ -219,16 +168,14 @@ async def _print_views(group: Group) -> None:
         print_event("primary", view=str(view.id) if view is not None else None, members=members)
 
 
-async def _print_status(group: Group, machine: CounterMachine, load: GeneratedLoad, reports: GeneratedReports) -> None:
+async def _print_status(group: Group, machine: CounterMachine, load: GeneratedLoad) -> None:
     while True:
         print_event("status", **_status(group, machine))
-        if len(reports.reports.values()):
-            print_event("reports", **reports.status())
         load.fill()
         await asyncio.sleep(TELL_EVERY_S)
 
 
-async def _read_lines(group: Group, load: GeneratedLoad, reports: GeneratedReports, stop: asyncio.Event) -> None:
+async def _read_lines(group: Group, load: GeneratedLoad, stop: asyncio.Event) -> None:
     loop = asyncio.get_running_loop()
     reader = asyncio.StreamReader(limit=LINE_LEN_MAX)
     notes: set[asyncio.Task[None]] = set()  # in progress: a note need not wait for the one before
@@ -240,15 +187,6 @@ async def _read_lines(group: Group, load: GeneratedLoad, reports: GeneratedRepor
         elif text == LEAVE:
             await group.leave()
             stop.set()
-        elif text.startswith(REPORT):
-            item, _, value = text.removeprefix(REPORT).partition(" ")
-            try:
-                reports.reports.publish(item, value.encode())
-            except (ReportsFull, ValueError) as error:
-                print_event("refused", entry=text, reason=str(error))
-        elif text.startswith(REPORT_LOAD):
-            rate, _, items = text.removeprefix(REPORT_LOAD).partition(" ")
-            reports.rate_per_s, reports.items = float(rate), int(items or 1)
         elif text.startswith(NOTE) and group.interim is not None:
             notes.add(task := loop.create_task(_note(group.interim, text.removeprefix(NOTE))))
             task.add_done_callback(notes.discard)

@@ -12,19 +12,15 @@ from cluster.runtime.net.handshake import (
     BROKEN,
     GARBAGE,
     HANDSHAKE_LEN_MAX,
-    REPORTS_MAGIC,
     SLOW,
     Handshake,
     HandshakeFailed,
     PeerRefused,
 )
-from cluster.runtime.net.wire import LENGTH, BadFrame, Splitter, Travelling, decode_frame, decode_stream_frame
+from cluster.runtime.net.wire import LENGTH, BadFrame, Splitter, Travelling, decode_frame
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from cluster.names import ProcessId
-    from cluster.reports.messages import ReportFrame
     from cluster.runtime.api.options import Bounds
     from cluster.runtime.net.handshake import PeerIdentity
     from cluster.runtime.observe.counters import Counters
@@ -40,21 +36,19 @@ class ConnectionOwner(Protocol):
     counters: Counters
 
     def on_opened(self, connection: PeerConnection) -> None: ...
-    def on_frame(self, connection: PeerConnection, frame: Travelling | ReportFrame) -> None: ...
+    def on_frame(self, connection: PeerConnection, frame: Travelling) -> None: ...
     def on_read_done(self) -> None: ...
     def on_closed(self, connection: PeerConnection) -> None: ...
     def on_disposed(self, connection: PeerConnection) -> None: ...
     def on_data_queued(self, connection: PeerConnection) -> None: ...
-    def on_writable(self, connection: PeerConnection) -> None: ...
 
 
 class PeerConnection(asyncio.BufferedProtocol):
     """One connection to a peer, from the handshake to the close."""
 
     __slots__ = (
-        "_bounds", "_decode", "_flushes", "_handshake", "_limit", "_loop", "_owner", "_parts", "_splitter",
-        "_transport", "done", "heard_at", "identity", "is_closed", "is_report_stream", "is_writable", "opened_at",
-        "peer", "reason", "spoke", "we_dialed",
+        "_bounds", "_flushes", "_handshake", "_limit", "_loop", "_owner", "_parts", "_splitter", "_transport", "done",
+        "heard_at", "identity", "is_closed", "opened_at", "peer", "reason", "spoke", "we_dialed",
     )  # fmt: skip
 
     peer: ProcessId  # the authenticated peer; unset before `identity` is set
@@ -71,9 +65,6 @@ class PeerConnection(asyncio.BufferedProtocol):
         self._flushes = False  # the owner knows that there is data to flush
         self.spoke = False  # the peer sent a frame that needs a response, which may wait for our disk
         self.we_dialed = we_dialed
-        self.is_report_stream = False  # of an authenticated peer: carries frames of `cluster.reports` only
-        self.is_writable = True  # of a report stream: everything written so far is with the kernel
-        self._decode: Callable[[memoryview], Travelling | ReportFrame] = decode_frame
         self.identity: PeerIdentity | None = None  # set once the peer is authenticated
         self.opened_at = self.heard_at = 0.0  # loop times
         self.is_closed = False
@@ -133,7 +124,7 @@ class PeerConnection(asyncio.BufferedProtocol):
                     self._shake(text)
                 else:
                     counters.frames_received += 1
-                    owner.on_frame(self, self._decode(text))
+                    owner.on_frame(self, decode_frame(text))
         except BadFrame as error:
             if self.identity is not None:
                 counters.ejected += 1
@@ -157,11 +148,6 @@ class PeerConnection(asyncio.BufferedProtocol):
         self.peer = handshake.peer.process
         self._splitter.frame_len_max = self._bounds.frame_len_max
         self.opened_at = self.heard_at = self._loop.time()
-        if handshake.magic == REPORTS_MAGIC:
-            self.is_report_stream = True
-            self._decode = decode_stream_frame
-            if self._transport is not None:
-                self._transport.set_write_buffer_limits(high=0)
         if not self.done.done():
             self.done.set_result(None)
         self._owner.on_opened(self)
@@ -191,14 +177,6 @@ class PeerConnection(asyncio.BufferedProtocol):
         else:
             transport.write(parts[0] if len(parts) == 1 else b"".join(parts))
         return transport.get_write_buffer_size() <= self._bounds.unsent_bytes_max
-
-    def pause_writing(self) -> None:
-        self.is_writable = False
-
-    def resume_writing(self) -> None:
-        self.is_writable = True
-        if self.is_report_stream and not self.is_closed:
-            self._owner.on_writable(self)
 
     @property
     def unsent_bytes(self) -> int:

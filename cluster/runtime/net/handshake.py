@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 MAGIC = "qosweb-group"
-REPORTS_MAGIC = "qosweb-reports"  # of a stream of reports between two members, on the same port
 VERSION = 2
 NONCE_LEN = 32
 HANDSHAKE_LEN_MAX = 4096  # bytes per handshake frame
@@ -134,7 +133,7 @@ class Handshake:
     """One side of one handshake. `peer` is set when the other side is authenticated."""
 
     __slots__ = ("_accepts", "_cluster", "_decide", "_identity", "_key", "_nonce", "_seen", "_theirs", "answered",
-                 "magic", "peer", "refused_by")  # fmt: skip
+                 "peer", "refused_by")  # fmt: skip
 
     def __init__(
         self,
@@ -146,7 +145,6 @@ class Handshake:
         nonce: bytes,
         seen: SeenNonces,
         decide: Callable[[PeerIdentity], str],
-        magic: str = MAGIC,
     ) -> None:
         """`decide`: returns why an authenticated peer is not accepted; empty if it is."""
         self._accepts = accepts
@@ -157,7 +155,6 @@ class Handshake:
         self._seen = seen
         self._decide = decide
         self._theirs = b""
-        self.magic = magic  # what the connection is for; the dialer says it
         self.answered = False  # the peer speaks the protocol
         self.peer: PeerIdentity | None = None
         self.refused_by = ""  # the name of the peer, if it refused
@@ -186,12 +183,10 @@ class Handshake:
         raise HandshakeFailed(GARBAGE, f"unexpected {type(message).__name__}")
 
     def _hail(self) -> bytes:
-        return _encode(Hail(self.magic, VERSION, self._cluster, self._nonce))
+        return _encode(Hail(MAGIC, VERSION, self._cluster, self._nonce))
 
     def _hailed(self, hail: Hail) -> bytes:
-        if self._accepts and hail.magic == REPORTS_MAGIC:
-            self.magic = REPORTS_MAGIC
-        if hail.magic != self.magic or len(hail.nonce) != NONCE_LEN:
+        if hail.magic != MAGIC or len(hail.nonce) != NONCE_LEN:
             raise HandshakeFailed(GARBAGE, "not the greeting of a group member")
         if hail.version != VERSION:
             text = f"the peer speaks version {hail.version} of the group protocol, this process version {VERSION}"
@@ -237,10 +232,7 @@ class Handshake:
 
     def _code(self, who: bytes, *, dialer: bool) -> bytes:
         nonces = (self._theirs, self._nonce) if self._accepts else (self._nonce, self._theirs)
-        role = "dialer" if dialer else "acceptor"
-        if self.magic != MAGIC:
-            role += " " + self.magic
-        said = _encode([role, VERSION, self._cluster, *nonces, who])
+        said = _encode(["dialer" if dialer else "acceptor", VERSION, self._cluster, *nonces, who])
         return hmac.new(self._key, said, sha256).digest()
 
 

@@ -15,7 +15,6 @@ import secrets
 from typing import TYPE_CHECKING, Protocol
 
 from cluster.messages import Ack, Data, LinkAck
-from cluster.reports.messages import ReportMessage
 from cluster.runtime.disk.rows import RECOVERIES_MAX, RECOVERY_LEN_MAX, all_recoveries
 from cluster.runtime.net.addresses import AddressBook, format_address, parse_address
 from cluster.runtime.net.connection import PeerConnection
@@ -25,10 +24,8 @@ from cluster.runtime.net.handshake import (
     BROKEN,
     CROWD,
     GARBAGE,
-    MAGIC,
     NONCE_LEN,
     REFUSED,
-    REPORTS_MAGIC,
     Handshake,
     HandshakeFailed,
     PeerIdentity,
@@ -42,7 +39,6 @@ if TYPE_CHECKING:
 
     from cluster.messages import Frame
     from cluster.names import ProcessId
-    from cluster.reports.messages import ReportFrame
     from cluster.runtime.api.options import Options
     from cluster.runtime.disk.rows import Recovery
 
@@ -68,16 +64,6 @@ class TransportListener(Protocol):
     def is_needed(self, name: str) -> bool: ...
 
 
-class ReportStreamOwner(Protocol):
-    """Receives the report streams of authenticated peers: `cluster.runtime.reports.streams`."""
-
-    def on_stream_opened(self, connection: PeerConnection) -> None: ...
-    def on_stream_frame(self, connection: PeerConnection, frame: ReportFrame) -> None: ...
-    def on_stream_writable(self, connection: PeerConnection) -> None: ...
-    def on_stream_closed(self, connection: PeerConnection) -> None: ...
-    def close(self) -> None: ...
-
-
 class CannotListen(Exception):
     """An address to listen on is not available."""
 
@@ -93,7 +79,6 @@ class Transport:
         self.boot = boot
         self.group = group  # founding of the cluster; empty while unknown
         self.listener = listener
-        self.streams: ReportStreamOwner | None = None
         self.recoveries: tuple[Recovery, ...] = ()  # recoveries without a majority; sent to every peer
         self.counters = Counters()
         self.connections: dict[ProcessId, PeerConnection] = {}
@@ -158,8 +143,6 @@ class Transport:
     def hang_up(self) -> None:
         """Close everything at once; accept and dial no more."""
         self._closing = True
-        if self.streams is not None:
-            self.streams.close()
         for server in self._servers:
             server.close()
         self._dialing.stop()
@@ -171,8 +154,6 @@ class Transport:
     async def close(self) -> None:
         """Flush, then hang up."""
         self._closing = True
-        if self.streams is not None:
-            self.streams.close()
         for timer in (self._sweep, self._patience):
             if timer is not None:
                 timer.cancel()
@@ -204,7 +185,7 @@ class Transport:
 
     # ---- making connections
 
-    def make(self, *, we_dialed: bool, blind: bool = False, magic: str = MAGIC) -> PeerConnection:
+    def make(self, *, we_dialed: bool, blind: bool = False) -> PeerConnection:
         """A new, unopened connection. `blind`: the process at the other end is not known."""
         handshake = Handshake(
             accepts=not we_dialed,
@@ -215,8 +196,7 @@ class Transport:
             ),
             nonce=secrets.token_bytes(NONCE_LEN),
             seen=self._seen,
-            decide=lambda peer: self._decide(peer, we_dialed, handshake.magic),
-            magic=magic,
+            decide=lambda peer: self._decide(peer, we_dialed),
         )
         connection = PeerConnection(self, handshake, self.options.bounds, we_dialed=we_dialed)
         self._strangers.add(connection)
@@ -237,13 +217,11 @@ class Transport:
     def of_name(self, name: str) -> PeerConnection | None:
         return next((found for peer, found in self.connections.items() if peer.name == name), None)
 
-    def _decide(self, peer: PeerIdentity, we_dialed: bool, magic: str) -> str:
+    def _decide(self, peer: PeerIdentity, we_dialed: bool) -> str:
         """Why this peer is refused on this connection; empty if it is accepted."""
         process, now = peer.process, asyncio.get_running_loop().time()
         if self._closing:
             return "this process is closing"
-        if magic == REPORTS_MAGIC:
-            return self._decide_stream(peer)
         if process == self.me:
             return "the process dialed itself"
         if process.name == self.me.name:
@@ -267,15 +245,6 @@ class Transport:
             return "these two are connected already"
         return ""
 
-    def _decide_stream(self, peer: PeerIdentity) -> str:
-        """Why a report stream of this peer is refused. It stands beside the connection of the same two lives."""
-        if self.streams is None:
-            return f"{self.me} takes no reports"
-        held = self.connections.get(peer.process)
-        if held is None or held.identity is None or held.identity.boot != peer.boot:
-            return f"{peer.process} has no connection that this stream could stand beside"
-        return ""
-
     def eject(self, peer: ProcessId, reason: str) -> None:
         """Disconnect and temporarily refuse a peer that violates the protocol."""
         connection = self.connections.get(peer)
@@ -289,10 +258,6 @@ class Transport:
         self._strangers.discard(connection)
         identity = connection.identity
         assert identity is not None
-        if connection.is_report_stream:
-            if self.streams is not None:
-                self.streams.on_stream_opened(connection)
-            return
         peer = identity.process
         held = self.of_name(peer.name)
         if held is not None:
@@ -349,7 +314,7 @@ class Transport:
             if other is not informant and (other.identity is None or not other.identity.group):
                 other.close()
 
-    def on_frame(self, connection: PeerConnection, frame: Travelling | ReportFrame) -> None:
+    def on_frame(self, connection: PeerConnection, frame: Travelling) -> None:
         if type(frame) is Data:
             if type(frame.body) is not Ack:
                 validate_frame(frame.body)
@@ -363,9 +328,6 @@ class Transport:
                 self._send_addresses()
         elif isinstance(frame, RecoveryNotice):
             self._learn_recoveries(frame)
-        elif isinstance(frame, ReportMessage):
-            if self.streams is not None:
-                self.streams.on_stream_frame(connection, frame)
         else:
             self.listener.on_received(connection.peer, frame)
 
@@ -374,10 +336,6 @@ class Transport:
         failed = connection.reason
         if failed is not None:
             self._count_failure(connection, failed)
-        if connection.is_report_stream:
-            if self.streams is not None:
-                self.streams.on_stream_closed(connection)
-            return
         if connection.identity is not None and self.connections.get(connection.peer) is connection:
             del self.connections[connection.peer]
             if failed is not None and failed.kind == GARBAGE:
@@ -386,10 +344,6 @@ class Transport:
             self.listener.on_disconnected(connection.peer)
             if not self._closing:
                 self._dialing.process(connection.peer.name)
-
-    def on_writable(self, connection: PeerConnection) -> None:
-        if self.streams is not None:
-            self.streams.on_stream_writable(connection)
 
     def on_disposed(self, connection: PeerConnection) -> None:
         self._replaced.discard(connection)

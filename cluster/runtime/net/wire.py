@@ -13,14 +13,12 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from cluster.messages import Data, Hello, LinkAck, Message, Proposal
-from cluster.reports.frames import decode_report_frame
 from cluster.runtime.disk.rows import Recovery
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from cluster.messages import Frame, Payload
-    from cluster.reports.messages import ReportFrame
 
 LENGTH = Struct(">I")
 # The length of the frame; an array of four whose first element is the tag; stream and seqno as msgpack integers of
@@ -94,14 +92,6 @@ def decode_frame(data: bytes | memoryview) -> Travelling:
         return _decode(data)
     except UNREADABLE as error:
         raise BadFrame(f"not a frame of the protocol: {error}") from None
-
-
-def decode_stream_frame(data: bytes | memoryview) -> ReportFrame:
-    """Decodes a frame of a report stream."""
-    try:
-        return decode_report_frame(data)
-    except UNREADABLE as error:
-        raise BadFrame(f"not a frame of a report stream: {error}") from None
 
 
 class Splitter:

@@ -21,7 +21,6 @@ from cluster.runtime.observe.line_file import end_torn_line
 from cluster.runtime.observe.log_fields import fields, of_set, of_view
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
 
     from cluster.detector import DetectorListener
@@ -42,7 +41,6 @@ class Observer:
     def __init__(self, order_log: Path | None = None) -> None:
         self.start_changes = 0
         self.views = 0  # views delivered by the end-point
-        self.view_listeners: list[Callable[[View, tuple[ProcessId, ...]], None]] = []
         self.suspicions = 0  # processes that became silent
         self.ordered = 0  # entries delivered here, from all origins
         self.change_began: float | None = None
@@ -131,8 +129,6 @@ class ViewTap:
         watch.change_s_max = max(watch.change_s_max, took)
         shown = fields("view", **of_view(view), transitional=of_set(transitional), took_ms=f"{1e3 * took:.1f}")
         log.info("view(%s, T = %s) after %.1f ms %s", view, names(transitional), 1e3 * took, shown)
-        for listener in watch.view_listeners:
-            listener(view, transitional)
         self._order.view(view, transitional)
 
 

@@ -17,7 +17,7 @@ from cluster.actions import (
 )
 from cluster.names import ProcessId
 from cluster.reports.messages import Origin
-from cluster.specs.reports import ReportsSpec
+from cluster.specs.services.reports import ReportsSpec
 from cluster.specs.spec import Violation
 from tests.cluster.specs.traces import CRASH, RECOVER, A, B, C, Trace, allows, each, preconditions, refuses, view
 

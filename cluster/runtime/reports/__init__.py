@@ -1,1 +1,0 @@
-"""Reports on real machines: streams beside the links of a member, and the API of applications."""
