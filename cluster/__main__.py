@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import Any
 
-from cluster.runtime.commands import recovery_commands
+from cluster.runtime.commands import experiment, recovery_commands
 from cluster.runtime.commands.command_line import add_commands
 from cluster.sim import command_line
 from cluster.sim.explore import SeedTask
@@ -73,6 +73,7 @@ examples:
     command_line.add_options(sim)
     add_commands(commands)
     recovery_commands.add_commands(commands)
+    experiment.add_command(commands)
     return parser, sim
 
 

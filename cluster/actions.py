@@ -11,6 +11,7 @@ import msgspec
 from cluster.entries import Entry
 from cluster.messages import ClientMessage, Ordered, Payload, ViewMessage
 from cluster.names import Label, ProcessId, View
+from cluster.reports.messages import Origin
 
 
 class Action(msgspec.Struct, frozen=True):
@@ -192,6 +193,43 @@ class Restored(Action, frozen=True):
 SEEN = (Applied, Restored)
 
 
+# ---- FIFO-SRB (Semantically Reliable Broadcast, fig. 3), beside the stack
+
+
+class ReportBroadcast(Action, frozen=True):  # TP1: broadcast_i(m)
+    origin: Origin
+    number: int
+    item: str
+    value: bytes
+
+
+class ReportEnqueue(Action, frozen=True):  # TP2: enqueue_i(m, o), for all numbers of the origin up to this one
+    origin: Origin
+    number: int
+
+
+class ReportDeliver(Action, frozen=True):  # TP3: deliver_i(m)
+    origin: Origin
+    number: int
+    item: str
+    value: bytes
+
+
+class ReportPurge(Action, frozen=True):  # TP5: purge_r_i(m), because `successor` makes it obsolete
+    origin: Origin
+    number: int
+    successor: int
+
+
+class ReportSafe(Action, frozen=True):  # safe_i(m), for all own reports up to this number
+    origin: Origin
+    number: int
+
+
+class ReportForget(Action, frozen=True):  # the process gave up everything it knew about this origin
+    origin: Origin
+
+
 # ---- the interim-atomic service (thesis, ch. 10)
 
 
@@ -279,6 +317,12 @@ NAMES: dict[type[Action], str] = {
     StateDigest: "StateDigest",
     Applied: "Applied",
     Restored: "Restored",
+    ReportBroadcast: "ReportBroadcast",
+    ReportEnqueue: "ReportEnqueue",
+    ReportDeliver: "ReportDeliver",
+    ReportPurge: "ReportPurge",
+    ReportSafe: "ReportSafe",
+    ReportForget: "ReportForget",
     InterimRequest: "InterimRequest",
     InterimResponse: "InterimResponse",
     InterimRefresh: "InterimRefresh",

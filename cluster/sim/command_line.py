@@ -10,6 +10,8 @@ from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
+from cluster.reports.sim.mutant_catalogue import REPORT_MUTANTS
+from cluster.reports.sim.run import run_reports_task
 from cluster.sim import stories
 from cluster.sim.bulk.mutants import BULK_MUTANTS
 from cluster.sim.bulk.scenarios import run_bulk_seed, run_bulk_task
@@ -29,6 +31,7 @@ from cluster.sim.trace_writer import TraceWriter
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
+    from cluster.sim.mutation import Mutant
     from cluster.sim.run import RunResult
 
 SEEDS_DEFAULT = 200
@@ -90,6 +93,7 @@ examples:
   python -m cluster sim --seed 8241 --trace T               every action in a file, for: python -m cluster check T
   python -m cluster sim --story partition --diagram partition.svg
   python -m cluster sim --mutants                           faulty layers, and which check detects each
+  python -m cluster sim --reports                           reports beside the stack; also --mutants
   python -m cluster sim --interim                           the same with the interim service; also --mutants
   python -m cluster sim --bulk                              the multicast transport; also --seed, --mutants"""
     many = parser.add_argument_group("many seeds")
@@ -101,6 +105,7 @@ examples:
     many.add_argument(
         "--mutants", action="store_true", help="run mutants of the layers and report which check catches each"
     )
+    many.add_argument("--reports", action="store_true", help="run semantically reliable broadcast, not the stack alone")
     many.add_argument(
         "--bulk", action="store_true", help="run the multicast transport for large content instead of the stack"
     )
@@ -126,6 +131,10 @@ examples:
 
 def _check(options: argparse.Namespace, parser: argparse.ArgumentParser) -> None:
     one_seed = options.seed is not None
+    if options.reports and (options.narrate or options.diagram or options.shrink or options.trace):
+        parser.error("--reports works with --seed, --seeds, --minutes and --mutants")
+    if sum((options.reports, options.interim, options.bulk)) > 1:
+        parser.error("--reports, --interim and --bulk are three kinds of run: give one of them")
     for name in ("narrate", "diagram", "shrink", "trace"):
         if getattr(options, name) and not one_seed and not (name in ("narrate", "diagram") and options.story):
             parser.error(f"--{name} needs --seed{' or --story' if name in ('narrate', 'diagram') else ''}")
@@ -136,7 +145,7 @@ def _check(options: argparse.Namespace, parser: argparse.ArgumentParser) -> None
     if one_seed and (options.seeds is not None or options.minutes is not None):
         parser.error("--seed runs one seed: do not combine it with --seeds or --minutes")
     if options.bulk:
-        for name in ("shrink", "trace", "story", "diagram", "interim"):
+        for name in ("shrink", "trace", "story", "diagram"):
             if getattr(options, name):
                 parser.error(f"--{name} does not work with --bulk")
 
@@ -154,7 +163,7 @@ def main(
         return _story(options, parser, write)
     if options.mutants:
         return _hunt(options, write)
-    if options.seed is not None:
+    if options.seed is not None and not options.reports:
         return _one_bulk(options, write) if options.bulk else _one(options, parser, write)
     return _explore(options, clock, write, spread)
 
@@ -184,7 +193,7 @@ def _explore(
     limit = start + 60.0 * options.minutes if options.minutes else float("inf")
     report = explore(
         _tasks(options),
-        lambda tasks: spread(run_bulk_task if options.bulk else run_task, tasks, options.jobs),
+        lambda tasks: spread(_runner(options), tasks, options.jobs),
         goes_on=lambda: clock() < limit,
         on_progress=lambda text: write(f"{clock() - start:7.1f} s  {text}"),
     )
@@ -193,11 +202,26 @@ def _explore(
     if report.failed is None:
         write("no violation, and every run was live after the faults healed")
         return 0
-    if options.bulk:
+    task = _task(options, report.failed.seed)
+    if options.reports:
+        assert report.failed.failure is not None
+        write("\n" + report.failed.failure.text)
+        write(f"\nreplay: python -m cluster sim --reports --seed {task.seed}{task.options}")
+    elif options.bulk:
         _report_bulk_failure(report.failed, write)
-        return 1
-    _report_failure(report.failed, _task(options, report.failed.seed), write, reduce=True)
+    else:
+        _report_failure(report.failed, task, write, reduce=True)
     return 1
+
+
+def _runner(options: argparse.Namespace) -> Callable[[SeedTask], RunResult]:
+    return run_reports_task if options.reports else run_bulk_task if options.bulk else run_task
+
+
+def _mutants(options: argparse.Namespace) -> tuple[Mutant, ...]:
+    if options.reports:
+        return REPORT_MUTANTS
+    return BULK_MUTANTS if options.bulk else INTERIM_MUTANTS if options.interim else MUTANTS
 
 
 def _report_failure(outcome: RunResult, task: SeedTask, write: Callable[[str], None], *, reduce: bool) -> None:
@@ -297,14 +321,14 @@ def _plan_of(task: SeedTask) -> RunPlan:
 def _hunt(options: argparse.Namespace, write: Callable[[str], None]) -> int:
     """Hunt each mutant, by default starting at the seed that is known to catch it."""
     seeds_max = options.seeds or MUTANT_SEEDS
-    mutants = BULK_MUTANTS if options.bulk else INTERIM_MUTANTS if options.interim else MUTANTS
-    run = run_bulk_task if options.bulk else run_task
+    mutants = _mutants(options)
+    run_one = _runner(options)
     caught = []
     for mutant in mutants:
         if not mutant.equivalent:
             first = mutant.shown_by if options.seed_from is None else options.seed_from
             seeds = range(first, first + seeds_max)
-            caught.append(hunt(mutant, seeds, lambda seed: run(_task(options, seed))))
+            caught.append(hunt(mutant, seeds, lambda seed: run_one(_task(options, seed))))
             write(row(caught[-1]))
     survivors = [one.name for one in caught if not one.by]
     write(f"\n{len(caught) - len(survivors)} of {len(caught)} caught, each within {seeds_max} seeds\n")

@@ -129,7 +129,8 @@ def kind_and_text(error: Exception, judge: RunJudge, world: World) -> tuple[str,
     return type(error).__name__, world.steps, f"{error}\n{where}"
 
 
-def _play(plan: RunPlan, world: World, judge: RunJudge) -> None:
+def schedule(plan: RunPlan, world: World) -> None:
+    """Add and start the nodes of a plan, and schedule its faults and submissions."""
     founder = plan.names[0]
     for name in plan.names:
         world.add(name, contacts=_contacts(plan, name, founder), founds=name == founder)
@@ -141,6 +142,10 @@ def _play(plan: RunPlan, world: World, judge: RunJudge) -> None:
         world.events.at(submission.at, _submit, submission, world)
     for operation in plan.operations:
         world.events.at(operation.at, _request, operation, world)
+
+
+def _play(plan: RunPlan, world: World, judge: RunJudge) -> None:
+    schedule(plan, world)
     world.events.run_until(plan.lasts)
     heal(world)
     live = _wait_until_live(world)

@@ -19,6 +19,7 @@
 | TO-IMPL   | `invariants.total_order` | 6.1 to 6.3; one confirmed sequence, never lost   | PODC 1998              |
 | LIVENESS  | `liveness`               | the final state of a run                         | thesis, section 5.2    |
 | TIMING    | `timing`                 | how long a change of view takes                  | thesis, ch. 9          |
+| FIFO_SRB  | `services.reports`       | semantically reliable broadcast, beside the stack | SRB, section 2.1      |
 
 `checkers.Checkers` contains all of them; a simulation feeds it. `spec` is their base class. Invariants read the
 state of the running processes (`invariants.joint`).

@@ -12,6 +12,7 @@ from cluster.actions import NAMES, Action
 from cluster.entries import CHECKPOINT, VIEW, Entry, pack
 from cluster.names import Label, ProcessId, View, make_view
 from cluster.replica import Checkpoint, SnapshotState
+from cluster.reports.messages import Origin
 from cluster.run_log import Run
 from cluster.runtime.commands.counter_machine import CounterMachine
 from cluster.runtime.disk import rows
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 DATA = Path(__file__).parent / "data"
 A, B = ProcessId("a", 7), ProcessId("b")
 V = make_view(3, {A: 4, B: 1_000})
+ORIGIN = Origin(A, 2)
 LABEL = Label(V.id, 5, A)
 NOBODYS = Label(V.id, 1, ProcessId("", 0))
 ENTRIES = [Entry("a", b"x"), Entry(VIEW, b"\x01"), Entry(CHECKPOINT, b"")]
@@ -137,6 +139,12 @@ ACTIONS: list[Action] = [
     actions.StateDigest(40, "d1"),
     actions.Applied(41, LABEL, ENTRIES[0]),
     actions.Restored(40),
+    actions.ReportBroadcast(ORIGIN, 3, "load", b"7"),
+    actions.ReportEnqueue(ORIGIN, 3),
+    actions.ReportDeliver(ORIGIN, 3, "load", b"7"),
+    actions.ReportPurge(ORIGIN, 1, 3),
+    actions.ReportSafe(ORIGIN, 3),
+    actions.ReportForget(ORIGIN),
     actions.InterimRequest(2, b"x"),
     actions.InterimResponse(2, "'done'"),
     actions.InterimRefresh((A, B), b"state", "d1"),

@@ -1,0 +1,1 @@
+"""Reports: semantically reliable broadcast of values that the next value makes obsolete."""

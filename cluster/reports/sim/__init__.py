@@ -1,0 +1,1 @@
+"""Semantically reliable broadcast in the simulator, with the real membership below it."""

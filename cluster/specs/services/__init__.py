@@ -1,0 +1,1 @@
+"""Specifications of the services beside the ordering stack."""
