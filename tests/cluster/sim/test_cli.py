@@ -30,7 +30,7 @@ if TYPE_CHECKING:
         (["--story", "crash", "--diagram", "/nowhere/x.svg"], "--diagram /nowhere/x.svg: No such file"),
         (["--trace", "x"], "--trace needs --seed"),
         (["--seed", "1", "--seeds", "2"], "--seed runs one seed"),
-        (["--bulk", "--interim"], "--interim does not work with --bulk"),
+        (["--bulk", "--interim"], "--reports, --interim and --bulk are three kinds of run"),
         (["--story", "of the dog"], "invalid choice"),
     ],
 )

@@ -12,6 +12,7 @@ from cluster.specs.co_rfifo import CoRfifoSpec
 from cluster.specs.disk import DiskSpec
 from cluster.specs.eo_fifo_ds import EoFifoDsSpec
 from cluster.specs.queues import LossyQueue, Window
+from cluster.specs.services.reports import ReportsSpec
 from cluster.specs.spec import ACTIONS, Violation
 from cluster.specs.vs_rfifo import VsRfifoSpec
 from cluster.specs.wv_rfifo import WvRfifoSpec
@@ -46,7 +47,7 @@ def test_coverage_lists_clauses_never_met() -> None:
 
 def test_every_action_is_judged() -> None:
     checkers = Checkers(A)
-    specs = (*checkers.specs, DiskSpec(lambda _: Image()), EoFifoDsSpec(Journal))
+    specs = (*checkers.specs, DiskSpec(lambda _: Image()), EoFifoDsSpec(Journal), ReportsSpec())
     known = {kind for spec in specs for kind in spec.actions}
     assert known == set(ACTIONS.values())
 
