@@ -34,7 +34,7 @@ def status_of(node: Node) -> dict[str, object]:
         "version": VERSION,
         "since": node.started_at,
         "draining": node.draining,
-        "root": None if node.store.root is None else str(node.store.root.path),
+        "root": None if node.settings.root is None else str(node.settings.root.resolve()),
         "upstreams": {one.name: _upstream(one) for one in node.upstreams.servers},
         "connections": {"open": len(node.connections), **dataclasses.asdict(node.connections.counts)},
         "cache": {
@@ -53,6 +53,7 @@ def status_of(node: Node) -> dict[str, object]:
             "rules": [] if engine is None else _rules(engine),
         },
         "blocks": listed(node.blocking, BLOCKS_SHOWN_MAX),
+        "releases": None if node.releases is None else node.releases.listed(),
         "classes": {account.name: _class(account, node, got_bps) for account in accounts.accounts},
     }
 

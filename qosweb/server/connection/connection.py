@@ -213,7 +213,7 @@ class HttpConnection(Timeouts):
         if (
             not head.has_body
             and self._known_heads is not _NO_HEADS
-            and (plain := read_plain(head.message, self._context.recorder, self._context.site.admission)) is not None
+            and (plain := self._read_plain(head.message)) is not None
         ):
             if head.is_single_piece:
                 self._context.plain_heads.remember(piece, plain)
@@ -224,10 +224,14 @@ class HttpConnection(Timeouts):
             exchange.head_bytes = piece
         self._run(exchange)
 
+    def _read_plain(self, message: RawRequestMessage) -> PlainHead | None:
+        context = self._context
+        return read_plain(message, context.recorder, context.site.admission, context.site.releases)
+
     def _answer_plain(self, plain: PlainHead, now: float) -> bool:
         """The fast path. False, without effect, if the page is not in memory, not fresh, or may not start now."""
-        path, host_part, accept_encoding, account = plain
-        resource = self._resources.get(path)
+        key, host_part, accept_encoding, account = plain
+        resource = self._resources.get(key)
         context = self._context
         if resource is None or now >= resource.fresh_until or context.connections.draining:
             return False

@@ -23,12 +23,13 @@ if TYPE_CHECKING:
 
     from qosweb.admission import AdmissionControl, ClassAccount
     from qosweb.server.accesslog.recorder import AccessRecorder
+    from qosweb.server.request.release_stages import SiteReleases
 
 
 class PlainHead(NamedTuple):
     """A parsed plain request."""
 
-    path: str  # without the query, which does not matter for files
+    key: str  # of its page in the store: the path without the query, which does not matter for files
     host_part: str  # the host as in a line of the access log, and the extra fields of such a line
     accept_encoding: str | None
     account: ClassAccount  # of its class
@@ -61,7 +62,12 @@ class MessageFacts:
         return self._message.headers.getall(name, [])
 
 
-def read_plain(message: RawRequestMessage, recorder: AccessRecorder, admission: AdmissionControl) -> PlainHead | None:
+def read_plain(
+    message: RawRequestMessage,
+    recorder: AccessRecorder,
+    admission: AdmissionControl,
+    releases: SiteReleases | None = None,
+) -> PlainHead | None:
     """The plain request in ``message``, which has no body; None if it is not plain."""
     headers = message.headers
     if (
@@ -82,15 +88,20 @@ def read_plain(message: RawRequestMessage, recorder: AccessRecorder, admission: 
     if host_part is None:
         return None
     encodings = headers.getall(hdrs.ACCEPT_ENCODING, None)
-    path, query_mark, _ = message.path.partition("?")
+    key, query_mark, _ = message.path.partition("?")
     if query_mark and ("#" in message.path or not message.path.isascii() or PARAMETER in message.path):
         return None  # parse_target rejects these targets; tickets have to be checked
+    if releases is not None:
+        release = releases.site.plain_view(headers, key)
+        if release is None:
+            return None
+        key = release.key_prefix + key
     account = admission.classify_head(MessageFacts(message))
     if account is None:
         return None
     if recorder.extra_fields:
         host_part += recorder.extra_part(message)
-    return PlainHead(path, host_part, None if encodings is None else ", ".join(encodings), account)
+    return PlainHead(key, host_part, None if encodings is None else ", ".join(encodings), account)
 
 
 class PlainHeads(KnownHeads[PlainHead]):

@@ -16,6 +16,7 @@ from qosweb.engine.replicated.compiled_policy import CompiledPolicy
 from qosweb.errors import UsageError
 from qosweb.http.forwarded import TrustedNetworks
 from qosweb.http.known_heads import KnownHeads
+from qosweb.releases.ledger import ReleaseLedger
 from qosweb.server.accesslog.file import LogFile
 from qosweb.server.accesslog.recorder import AccessRecorder
 from qosweb.server.admin.browser_guard import host_name
@@ -38,13 +39,14 @@ from qosweb.server.process.console import log_message, place_of
 from qosweb.server.proxy.request_body import SMALL_BODIES_MAX, BodyLimits
 from qosweb.server.proxy.server import ServerDefaults
 from qosweb.server.proxy.upstream import StreamLimits, Upstreams
+from qosweb.server.releases.release_service import ReleaseService
 from qosweb.server.request.error_pages import ErrorPages
 from qosweb.server.request.stages import Site
 from qosweb.units import parse_address
 from qosweb.webqos.loader import load
 
 if TYPE_CHECKING:
-    from cluster.names import View
+    from cluster.names import ProcessId, View
     from qosweb.engine.replicated.effects import EntryRejected, Reported
     from qosweb.settings import ServeSettings
     from qosweb.units import Address
@@ -76,7 +78,7 @@ class Node:
         self.clock = Clock()
         self.started_at = self.clock.wall(self.clock.read())
         self.store = PageStore(
-            _root(settings.root),
+            None if settings.site else _root(settings.root),
             index=settings.index,
             memory_max=settings.cache_size,
             file_max=settings.cache_file_max,
@@ -119,6 +121,10 @@ class Node:
         self.open_files = SharedPlaces(settings.max_open_files, settings.client_share)
         self.pacer = SendPacer(self._loop)
         self.membership: ClusterMembership | None = None
+        self.releases: ReleaseService | None = None
+        if settings.site:
+            self.releases = self._release_service()
+            self.store.root = self.releases
         self.blocking = BlockService(self.name, is_member=settings.is_member, protected=self._protected)
         self.blocking.blocks.on_change = self._blocks_changed
         self._renews_blocked = False
@@ -149,6 +155,7 @@ class Node:
                 ),
                 small_bodies=SharedPlaces(SMALL_BODIES_MAX, settings.client_share),
                 routes=self.upstreams.routes if settings.upstream else None,
+                releases=self.releases,
             ),
             self.recorder,
             self.connections,
@@ -198,6 +205,8 @@ class Node:
             )
         await self._refresh_links()
         self.upstreams.start()
+        if self.releases is not None:
+            self.releases.start()
         self._chores = [
             asyncio.create_task(self._sweep(), name="sweep"),
             asyncio.create_task(self._flush(), name="flush"),
@@ -217,7 +226,7 @@ class Node:
         would undo a change that was made on an admin port. Raises UsageError, and changes nothing, if one of them is
         invalid.
         """
-        root = _root(self.settings.root)  # a symbolic link may point to another release now
+        root = _root(self.settings.root) if self.releases is None else self.releases  # a link may have changed
         policy = self._read_policy()
         has_changed = policy is not None and policy.text != self._spec_text
         is_new = has_changed and policy is not None and policy.text != self.admission.accounts.classifier.text
@@ -228,8 +237,7 @@ class Node:
             self.tls.reload()
         self._error_pages.replace(error_pages)
         self.store.start_over(root)
-        self._context.plain_heads.forget()
-        self._context.forward_heads.forget()
+        self._forget_heads()
         if self.settings.spec is None or policy is None:
             return "unchanged, as there is no --spec"
         if is_new:
@@ -281,8 +289,7 @@ class Node:
 
     def policy_changed(self, position: int, policy: CompiledPolicy) -> None:
         """A new policy is in force (`EngineListener`)."""
-        self._context.plain_heads.forget()
-        self._context.forward_heads.forget()
+        self._forget_heads()
         if self.membership is not None:
             self.membership.follow_policy()
         index = position if self.membership is not None and position >= 0 else None
@@ -317,6 +324,45 @@ class Node:
             if host:
                 found[host] = "a node of the cluster"
         return found
+
+    # ---- releases
+
+    def _release_service(self) -> ReleaseService:
+        settings = self.settings
+        assert settings.data_dir is not None
+        try:
+            return ReleaseService(
+                settings.data_dir / "site",
+                self.name,
+                grace_s=settings.release_grace,
+                keep_count=settings.release_keep,
+                keep_s=settings.release_keep_age,
+                size_max=settings.site_max_size,
+                is_secure=self.tls is not None,
+                on_switch=self._forget_heads,
+                members=self._view_members if settings.is_member else None,
+            )
+        except OSError as error:
+            raise UsageError(f"--data-dir {settings.data_dir}: {error.strerror}") from None
+
+    def _ledger(self) -> ReleaseLedger:
+        """The node's replica of the ledger; a node that does not serve releases has one, too."""
+        return ReleaseLedger(self._view_members, _nothing) if self.releases is None else self.releases.ledger
+
+    def _view_members(self) -> tuple[ProcessId, ...]:
+        engine = self.admission.engine
+        view = None if engine is None else engine.replicated.view
+        return () if view is None else view.members
+
+    def _peer_urls(self) -> list[str]:
+        """Addresses of the other nodes."""
+        engine = self.admission.engine
+        assert engine is not None
+        return [pipe.url for pid, pipe in engine.replicated.pipes.items() if pid != engine.me and pipe.url]
+
+    def _forget_heads(self) -> None:
+        self._context.plain_heads.forget()
+        self._context.forward_heads.forget()
 
     # ---- cluster
 
@@ -370,8 +416,10 @@ class Node:
         if settings.is_member:
             policy = engine.machine.policy
             self.membership = await ClusterMembership.begin(
-                settings, self.name, driver, self.primary_changed, self.blocking.interim
+                settings, self.name, driver, self.primary_changed, self._ledger(), self.blocking.interim
             )
+            if self.releases is not None:
+                self.releases.join(self.membership, self.membership.replica.options.key, self._peer_urls)
             addresses = " ".join(self.membership.group.addresses)
             what = "founding" if settings.bootstrap else "joining"
             log_message(f"{what} a cluster; other nodes can join at {addresses} (--join)")
@@ -444,6 +492,8 @@ class Node:
         if self.membership is not None:
             await self.membership.close()
         self.upstreams.close()
+        if self.releases is not None:
+            self.releases.close()
         self.store.close()
         self.recorder.close(LOG_CLOSE_S)
 
@@ -459,7 +509,7 @@ class Node:
         return CompiledPolicy.of_model(specification.source.text, specification.require_model())
 
     async def _refresh_links(self) -> None:
-        if self.store.root is not None:
+        if isinstance(self.store.root, Root):
             await asyncio.to_thread(self.admission.accounts.classifier.refresh_links, self.store.root.path)
 
     async def _follow_links(self) -> None:
@@ -509,6 +559,10 @@ def bind(address: Address, option: str) -> socket.socket:
         hint = f"; choose another with {option} HOST:PORT" if error.errno == errno.EADDRINUSE else ""
         raise UsageError(f"{option} {address}: {error.strerror}{hint}") from None
     return listener
+
+
+def _nothing() -> None:
+    pass
 
 
 def address_of(listener: socket.socket) -> str:
