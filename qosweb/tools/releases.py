@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 from qosweb.terminal_text import escape_controls
 from qosweb.tools.admin_client import AdminClient, RequestRefused
 from qosweb.tools.blocks import operator_name
-from qosweb.units import format_size
 
 if TYPE_CHECKING:
     import argparse
@@ -31,7 +30,7 @@ def releases(arguments: argparse.Namespace) -> int:
     for one in found["releases"]:
         mark = "*" if one["number"] == found["current"] else " "
         when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(one["at"]))
-        size = f"{one['files']:,} files, {format_size(one['bytes'])}"
+        size = f"{one['files']:,} files, {one['bytes'] / 1e6:.1f} MB"
         text = f"{mark} {one['number']:>4}  {one['release'][:12]}  {when}  {size}  by {one['by']}  {one['message']}"
         print(escape_controls(text.rstrip()))
     for one in found["proposed"]:

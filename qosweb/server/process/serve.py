@@ -140,7 +140,9 @@ def _allow_files(settings: ServeSettings, connections: Connections) -> None:
 
 
 def _content(settings: ServeSettings) -> str:
-    """What the node serves: its folder, or the servers behind it."""
+    """What the node serves: its folder, its releases, or the servers behind it."""
+    if settings.site:
+        return "releases of the site"
     return str(settings.root or ", ".join(one.url for one in settings.upstream))
 
 

@@ -13,6 +13,7 @@ import asyncio
 import os
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
@@ -195,11 +196,10 @@ class ReleaseService:
             raise MissingFiles(f"{len(missing):,} files of the release have not been uploaded, such as {missing[0]}")
         await self.in_thread(lambda: self.blobs.put(manifest_bytes))
         self._whole.add(digest)
+        await self._obtain_tree(digest)
         await self._submit(Propose(digest, len(manifest.files), manifest.size, int(time.time())))
         await self._await_holders(digest, force=force)
-        made = await self._submit(Activate(digest, message, by, int(time.time()), *self._keep, is_forced=force))
-        assert isinstance(made, Activation)
-        return made
+        return await self._activate(Activate(digest, message, by, int(time.time()), *self._keep, is_forced=force))
 
     async def rollback(self, release: str, by: str) -> Activation:
         """Make an earlier release current again: by number or digest; "" is the one before. Raises CannotPublish."""
@@ -219,8 +219,18 @@ class ReleaseService:
             what = f"there is no release {release}" if release else "there is no earlier release"
             raise CannotPublish(f"{what}; kept releases: {numbers}")
         message = f"rollback to release {chosen.number}" + (f": {chosen.message}" if chosen.message else "")
-        made = await self._submit(Activate(chosen.manifest, message, by, int(time.time()), *self._keep))
-        assert isinstance(made, Activation)
+        return await self._activate(Activate(chosen.manifest, message, by, int(time.time()), *self._keep))
+
+    async def _activate(self, entry: Activate) -> Activation:
+        """Switch all nodes. Returns when this node serves the release, or after SUBMIT_S. Raises CannotPublish."""
+        made = await self._submit(entry)
+        assert made is not None
+        with suppress(TimeoutError):
+            async with asyncio.timeout(SUBMIT_S):
+                while self.site.number < made.number:
+                    switched = asyncio.Event()
+                    self.site.wait(switched.set)
+                    await switched.wait()
         return made
 
     def listed(self) -> dict[str, object]:
@@ -307,11 +317,9 @@ class ReleaseService:
                 if now >= deadline or digest not in self.ledger.state.proposals:
                     raise CannotPublish(f"{held} of {members} nodes have the release; a majority is needed")
                 self._check_primary("publish")
-                try:
+                with suppress(TimeoutError):
                     async with asyncio.timeout(0.25):
                         await changed.wait()
-                except TimeoutError:
-                    pass
         finally:
             self._waiters.discard(changed)
 
@@ -325,11 +333,9 @@ class ReleaseService:
             except Exception as error:  # a disk that fails must not end the service
                 log_message(f"releases: {type(error).__name__}: {error}")
                 await asyncio.sleep(RETRY_S)
-            try:
+            with suppress(TimeoutError):
                 async with asyncio.timeout(LOOK_EVERY_S):
                     await self._news.wait()
-            except TimeoutError:
-                pass
 
     async def _look_after(self) -> None:
         """Fetch what is missing: first the current release, then proposed ones, then those for a rollback."""
@@ -410,11 +416,13 @@ class ReleaseService:
         """Serve the activations whose manifests are here."""
         activations = self.site.in_grace(self.ledger.state.activations)
         known = [(one, self._trees[one.manifest]) for one in activations if one.manifest in self._trees]
-        if not known or known[-1][0].number == self.site.number:
+        if not known or [one.number for one, _ in known] == self.site.numbers:
             return
+        before, now = self.site.number, known[-1][0]
         self.site.serve(known)
+        if now.number == before:
+            return
         self._on_switch()
-        now = known[-1][0]
         log_message(f"release {now.number} is current: {now.manifest[:12]}, {now.files:,} files; {now.message or '-'}")
 
     async def _collect(self) -> None:

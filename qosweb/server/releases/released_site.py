@@ -79,6 +79,11 @@ class ReleasedSite:
     def number(self) -> int:
         return self.current.plain.number
 
+    @property
+    def numbers(self) -> list[int]:
+        """The numbers of all activations that clients may get, oldest first."""
+        return list(self._served)
+
     def serve(self, activations: list[tuple[Activation, ReleaseTree]]) -> None:
         """Serve these activations, oldest first; the last one is current."""
         served: dict[int, ServedRelease] = {}
