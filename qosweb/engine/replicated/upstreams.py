@@ -2,9 +2,9 @@
 
 A server of scope "node" belongs to the node that reports it. A server of scope "cluster" is shared: nodes mean the same
 one by the same name. Nodes vote on its health. A vote is OUT or HEALTHY if the node has recent evidence of its own,
-else UNKNOWN. A shared server is out when more nodes vote OUT than HEALTHY: one node that loses its own way to the server
-does not take it from nodes that use it, and nodes without traffic follow those that have some.
-Nodes whose tables differ in a shared server still work, each by its own table; `disagreements` tells what differs.
+else UNKNOWN. A shared server is out when more nodes vote OUT than HEALTHY: one node that loses its own route to the
+server does not take it from nodes that use it, and nodes without traffic follow those that have some.
+Nodes whose tables differ in a shared server still work, each by its own table; `disagreements` names what differs.
 """
 
 from __future__ import annotations
@@ -49,11 +49,11 @@ COMPARED = ("url", "weight", "slots", "hosts", "paths")
 def outs_of(pipes: Mapping[ProcessId, Pipe], node: ProcessId) -> dict[str, str]:
     """The servers of ``node`` that are out there, and why."""
     pipe = pipes.get(node)
-    found = {one.name: _why_out(pipes, node, one) for one in (() if pipe is None else pipe.upstreams)}
+    found = {one.name: _why_out(pipes, one) for one in (() if pipe is None else pipe.upstreams)}
     return {name: why for name, why in found.items() if why}
 
 
-def _why_out(pipes: Mapping[ProcessId, Pipe], node: ProcessId, server: UpstreamReport) -> str:
+def _why_out(pipes: Mapping[ProcessId, Pipe], server: UpstreamReport) -> str:
     if server.vote is Vote.OUT:
         return server.reason
     if not server.is_shared:
@@ -70,7 +70,7 @@ def votes_on(pipes: Mapping[ProcessId, Pipe], name: str) -> dict[ProcessId, Upst
 
 
 def disagreements(pipes: Mapping[ProcessId, Pipe]) -> list[str]:
-    """A sentence for each difference between the nodes' tables of shared servers. Nodes without a table do not count."""
+    """A line for each difference between the nodes' tables of shared servers. Nodes without servers do not count."""
     tables = {
         pid: {one.name: one for one in pipe.upstreams if one.is_shared}
         for pid, pipe in sorted(pipes.items())

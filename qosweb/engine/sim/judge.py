@@ -30,7 +30,13 @@ class EngineJudge(RunJudge):
 
     def __init__(self) -> None:
         self._states: dict[int, tuple[str, ProcessId]] = {}
-        self.looked: dict[str, int] = {"invariants": 0, "equal states": 0, "nothing is held": 0, "votes": 0, "totals": 0}
+        self.looked: dict[str, int] = {
+            "invariants": 0,
+            "equal states": 0,
+            "nothing is held": 0,
+            "votes": 0,
+            "totals": 0,
+        }
 
     def applied(self, host: Host, position: int) -> None:
         self.looked["invariants"] += 1
