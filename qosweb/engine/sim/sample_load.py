@@ -2,7 +2,8 @@
 
 The policy is that of the sample site, by its rules for the day or the night. Readers of the free pages and subscribers
 together ask for about twice the capacity or more; beside them there is the demo's gentle load, whose classes have
-floors that they do not use. Requests are small in number and large in size, so that a class often waits for a moment only.
+floors that they do not use. Requests are small in number and large in size, so that a class often waits for a moment
+only.
 Below: run.
 """
 
