@@ -28,6 +28,7 @@ from qosweb.engine.replicated.effects import (
     Reserved,
     RestatementApplied,
     RestatementNeeded,
+    UpstreamsReported,
     Viewed,
 )
 from qosweb.engine.replicated.flows import STEP_MS
@@ -141,6 +142,9 @@ class QosStateMachine:
             pipe.capacity_bps, pipe.load_ppm = report.capacity_bps, report.load_ppm
             pipe.wall_ms, pipe.url, pipe.language = report.wall_ms, report.url, report.language
             self.binding_is_due = True
+        if batch.upstreams is not None and pipe.upstreams != (upstreams := tuple(batch.upstreams)):
+            pipe.upstreams = upstreams
+            self.effect(UpstreamsReported(position, origin))
         if batch.restated is not None:
             self._restate(origin, pipe, batch.restated, number_of)
         for number, class_number, cost in batch.started:
