@@ -17,7 +17,7 @@ from cluster.sim.network import Delays
 from cluster.sim.plan import RunPlan as GroupPlan
 from cluster.sim.seeded_random import SeededRandom
 from qosweb.engine.sim.plan import Arrival, EnginePlan
-from qosweb.engine.sim.policies import SAMPLE
+from qosweb.engine.sim.policies import SAMPLE, SAMPLE_NIGHT
 from qosweb.engine.sim.run import EngineWorld
 
 NODE_BPS = 1 << 20  # two channels
@@ -48,7 +48,7 @@ class SampleShares(NamedTuple):
 
 
 def make_sample_plan(
-    seed: int, nodes: str, free_per_s: float, paid_per_s: float, windows: int = WINDOWS, policy: int = SAMPLE
+    seed: int, nodes: str, free_per_s: float, paid_per_s: float, windows: int = WINDOWS, *, by_night: bool = False
 ) -> EnginePlan:
     chance = SeededRandom(seed).fork("sample")
     end = BEGIN + windows * WINDOW
@@ -66,6 +66,7 @@ def make_sample_plan(
         delays=Delays(base=0.0005, jitter=0.0005, notice_max=0.01), coded=False, lasts=end, faults=(), submissions=(),
     )  # fmt: skip
     capacities = dict.fromkeys(nodes, NODE_BPS)
+    policy = SAMPLE_NIGHT if by_night else SAMPLE
     return EnginePlan(group, policy, 0.0, capacities, tuple(arrivals), (), (), follows_at_once=True)
 
 
@@ -75,10 +76,11 @@ def sample_shares(
     free_per_s: float = 40.0,
     paid_per_s: float = 20.0,
     windows: int = WINDOWS,
-    policy: int = SAMPLE,
+    *,
+    by_night: bool = False,
 ) -> SampleShares:
     """Play a seed. Raises what a judge finds."""
-    scene = EngineWorld(make_sample_plan(seed, nodes, free_per_s, paid_per_s, windows, policy))
+    scene = EngineWorld(make_sample_plan(seed, nodes, free_per_s, paid_per_s, windows, by_night=by_night))
     scene.play()
     got: list[Counter[str]] = [Counter() for _ in range(windows)]
     for client in scene.clients.all:

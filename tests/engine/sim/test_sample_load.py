@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from qosweb.engine.local import local_queue
-from qosweb.engine.sim.policies import SAMPLE_NIGHT
 from qosweb.engine.sim.sample_load import sample_shares
 
 if TYPE_CHECKING:
@@ -52,7 +51,7 @@ def test_one_node_denies_no_request_early_that_would_fill_a_gap(monkeypatch: pyt
 
 def test_the_ceiling_of_the_night_holds() -> None:
     """Free pages may have 60 % then, and ask for more than that."""
-    found = [sample_shares(seed, "a", 100 / 3, 50 / 3, policy=SAMPLE_NIGHT) for seed in range(4)]
+    found = [sample_shares(seed, "a", 100 / 3, 50 / 3, by_night=True) for seed in range(4)]
     free = [share for one in found for share in one.free]
     assert mean(free) <= NIGHT_MEAN_MAX
     assert min(share for one in found for share in one.used) >= USED_MIN
