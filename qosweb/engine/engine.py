@@ -200,7 +200,7 @@ class Engine:
     def _is_due(self) -> bool:
         """A request waits for the content of the next batch."""
         outbox = self.outbox
-        return outbox.is_awaited or (outbox.frees and any(one.waiting for one in self.machine.classes))
+        return outbox.is_awaited or (outbox.frees and bool(self.machine.scheduler.waiting()))
 
     @property
     def _can_wait(self) -> bool:
