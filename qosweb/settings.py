@@ -366,7 +366,7 @@ class OptionSpec:
         if self.parse is _client_share:
             return f"{int(str(self.default)) / 10_000:g}%"
         if self.parse in (_seconds, parse_duration_s):
-            return f"{self.default:g}s"
+            return f"{self.default:.10g}s"
         return str(self.default)
 
     @property

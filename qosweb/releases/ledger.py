@@ -2,9 +2,9 @@
 
 A release becomes current in three steps, each an entry of the order:
 
-    Propose    a node has all files of a release; the other nodes fetch what they lack
-    Hold       a node has all files, complete and verified (or Refuse: it cannot get them, and says why)
-    Activate   all nodes switch; applied only if a majority of the primary view holds the release
+    ProposeRelease    a node has all files of a release; the other nodes fetch what they lack
+    HoldRelease       a node has all files, complete and verified (or RefuseRelease: it cannot get them, and says why)
+    ActivateRelease   all nodes switch; applied only if a majority of the primary view holds the release
 
 Activations are numbered. The number of an activation only grows, also if an operator returns to an earlier release. It
 is the index of the state that a client has seen (`last(c)` of the paper): a client never gets a page of an activation
@@ -32,7 +32,7 @@ PROPOSALS_MAX = 16
 TEXT_LEN_MAX = 500
 
 
-class Propose(msgspec.Struct, frozen=True, array_like=True, tag="propose"):
+class ProposeRelease(msgspec.Struct, frozen=True, array_like=True, tag="propose"):
     """The sender has all files of this release."""
 
     manifest: str
@@ -41,20 +41,20 @@ class Propose(msgspec.Struct, frozen=True, array_like=True, tag="propose"):
     at_s: int
 
 
-class Hold(msgspec.Struct, frozen=True, array_like=True, tag="hold"):
+class HoldRelease(msgspec.Struct, frozen=True, array_like=True, tag="hold"):
     """The sender has all files of this release, complete and verified."""
 
     manifest: str
 
 
-class Refuse(msgspec.Struct, frozen=True, array_like=True, tag="refuse"):
+class RefuseRelease(msgspec.Struct, frozen=True, array_like=True, tag="refuse"):
     """The sender cannot store this release."""
 
     manifest: str
     reason: str
 
 
-class Activate(msgspec.Struct, frozen=True, array_like=True, tag="activate"):
+class ActivateRelease(msgspec.Struct, frozen=True, array_like=True, tag="activate"):
     """Switch all nodes to this release: a proposed one, or one that was current before."""
 
     manifest: str
@@ -66,7 +66,7 @@ class Activate(msgspec.Struct, frozen=True, array_like=True, tag="activate"):
     is_forced: bool = False  # although a node refused it
 
 
-ReleaseEntry = Propose | Hold | Refuse | Activate
+ReleaseEntry = ProposeRelease | HoldRelease | RefuseRelease | ActivateRelease
 
 
 class Activation(msgspec.Struct, frozen=True, array_like=True):
@@ -81,7 +81,7 @@ class Activation(msgspec.Struct, frozen=True, array_like=True):
     size: int
 
 
-class Proposal(msgspec.Struct, array_like=True):
+class ProposedRelease(msgspec.Struct, array_like=True):
     """A release that nodes are fetching."""
 
     manifest: str
@@ -96,7 +96,7 @@ class LedgerState(msgspec.Struct, array_like=True):
     """The replicated state, and its snapshot format."""
 
     activations: list[Activation]  # kept ones, oldest first; the last one is current
-    proposals: dict[str, Proposal]
+    proposals: dict[str, ProposedRelease]
 
 
 class Refused(Exception):
@@ -163,18 +163,20 @@ class ReleaseLedger:
 
     def _apply(self, origin: str, entry: ReleaseEntry) -> Activation | Refused | None:
         proposals = self.state.proposals
-        if isinstance(entry, Propose):
+        if isinstance(entry, ProposeRelease):
             proposals.pop(entry.manifest, None)
             while len(proposals) >= PROPOSALS_MAX:
                 del proposals[next(iter(proposals))]
-            proposals[entry.manifest] = Proposal(entry.manifest, entry.files, entry.size, entry.at_s, [origin], {})
+            proposals[entry.manifest] = ProposedRelease(
+                entry.manifest, entry.files, entry.size, entry.at_s, [origin], {}
+            )
             return None
-        if isinstance(entry, Activate):
+        if isinstance(entry, ActivateRelease):
             return self._activate(entry)
         proposal = proposals.get(entry.manifest)
         if proposal is None:
             return Refused("this release is not proposed any more")
-        if isinstance(entry, Hold):
+        if isinstance(entry, HoldRelease):
             proposal.refusals.pop(origin, None)
             if origin not in proposal.holders:
                 proposal.holders.append(origin)
@@ -184,7 +186,7 @@ class ReleaseLedger:
                 proposal.holders.remove(origin)
         return None
 
-    def _activate(self, entry: Activate) -> Activation | Refused:
+    def _activate(self, entry: ActivateRelease) -> Activation | Refused:
         proposal, before = self.state.proposals.get(entry.manifest), self.activation_of(entry.manifest)
         if proposal is not None:
             refusals = self.refusals(entry.manifest)

@@ -31,11 +31,11 @@ def releases(arguments: argparse.Namespace) -> int:
         mark = "*" if one["number"] == found["current"] else " "
         when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(one["at"]))
         size = f"{one['files']:,} files, {one['bytes'] / 1e6:.1f} MB"
-        text = f"{mark} {one['number']:>4}  {one['release'][:12]}  {when}  {size}  by {one['by']}  {one['message']}"
+        text = f"{mark} {one['number']:>4}  {one['release'][:16]}  {when}  {size}  by {one['by']}  {one['message']}"
         print(escape_controls(text.rstrip()))
     for one in found["proposed"]:
         held = ", ".join(one["held_by"]) or "no node"
-        print(escape_controls(f"  next  {one['release'][:12]}  held by {held}"))
+        print(escape_controls(f"  next  {one['release'][:16]}  held by {held}"))
     if found["served"] != found["current"]:
         print(f"this node still serves release {found['served']}: it lacks files of release {found['current']}")
     return 0

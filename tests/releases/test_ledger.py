@@ -7,12 +7,12 @@ import random
 from cluster import ProcessId
 from qosweb.releases.ledger import (
     PROPOSALS_MAX,
-    Activate,
+    ActivateRelease,
     Activation,
-    Hold,
-    Propose,
-    Refuse,
+    HoldRelease,
+    ProposeRelease,
     Refused,
+    RefuseRelease,
     ReleaseEntry,
     ReleaseLedger,
     encode_entry,
@@ -38,23 +38,25 @@ class World:
     def activate(
         self, manifest: str, at_s: int = 0, *, keep: int = 10, age_s: int = 1000, force: bool = False
     ) -> object:
-        return self.apply(A, Activate(manifest, "text", "me", at_s, keep, age_s, is_forced=force))
+        return self.apply(A, ActivateRelease(manifest, "text", "me", at_s, keep, age_s, is_forced=force))
 
     def publish(self, manifest: str, at_s: int = 0, *, keep: int = 10, age_s: int = 1000) -> object:
         for origin in self.members:
-            self.apply(origin, Propose(manifest, 1, 10, at_s) if origin == self.members[0] else Hold(manifest))
+            self.apply(
+                origin, ProposeRelease(manifest, 1, 10, at_s) if origin == self.members[0] else HoldRelease(manifest)
+            )
         return self.activate(manifest, at_s, keep=keep, age_s=age_s)
 
 
 def test_a_majority_of_the_view_has_to_hold_a_release() -> None:
     world = World(A, B, C, D)
-    world.apply(A, Propose("m", 3, 30, 1))
-    world.apply(E, Hold("m"))  # not a member of the view
-    world.apply(B, Hold("m"))
+    world.apply(A, ProposeRelease("m", 3, 30, 1))
+    world.apply(E, HoldRelease("m"))  # not a member of the view
+    world.apply(B, HoldRelease("m"))
     refused = world.activate("m")
     assert isinstance(refused, Refused)
     assert "2 of 4 nodes" in str(refused)
-    world.apply(C, Hold("m"))
+    world.apply(C, HoldRelease("m"))
     made = world.activate("m", 7)
     assert isinstance(made, Activation)
     assert (made.number, made.files, made.size, made.at_s) == (1, 3, 30, 7)
@@ -64,9 +66,9 @@ def test_a_majority_of_the_view_has_to_hold_a_release() -> None:
 
 def test_a_refusal_stops_a_release_unless_it_is_forced() -> None:
     world = World(A, B, C)
-    world.apply(A, Propose("m", 1, 1, 1))
-    world.apply(B, Hold("m"))
-    world.apply(C, Refuse("m", "the disk is full"))
+    world.apply(A, ProposeRelease("m", 1, 1, 1))
+    world.apply(B, HoldRelease("m"))
+    world.apply(C, RefuseRelease("m", "the disk is full"))
     refused = world.activate("m")
     assert str(refused) == "node c: the disk is full"
     assert isinstance(world.activate("m", force=True), Activation)
@@ -74,16 +76,16 @@ def test_a_refusal_stops_a_release_unless_it_is_forced() -> None:
 
 def test_force_does_not_replace_a_majority() -> None:
     world = World(A, B, C)
-    world.apply(A, Propose("m", 1, 1, 1))
-    world.apply(B, Refuse("m", "no"))
+    world.apply(A, ProposeRelease("m", 1, 1, 1))
+    world.apply(B, RefuseRelease("m", "no"))
     assert isinstance(world.activate("m", force=True), Refused)
 
 
 def test_a_refusal_of_a_node_that_left_does_not_count() -> None:
     world = World(A, B, C)
-    world.apply(A, Propose("m", 1, 1, 1))
-    world.apply(B, Hold("m"))
-    world.apply(C, Refuse("m", "no"))
+    world.apply(A, ProposeRelease("m", 1, 1, 1))
+    world.apply(B, HoldRelease("m"))
+    world.apply(C, RefuseRelease("m", "no"))
     world.members = (A, B)
     assert isinstance(world.activate("m"), Activation)
 
@@ -91,7 +93,7 @@ def test_a_refusal_of_a_node_that_left_does_not_count() -> None:
 def test_an_unknown_release_is_refused() -> None:
     world = World(A)
     assert isinstance(world.activate("m"), Refused)
-    assert isinstance(world.apply(A, Hold("m")), Refused)
+    assert isinstance(world.apply(A, HoldRelease("m")), Refused)
     assert isinstance(world.ledger.apply(A, b"garbage"), Refused)
     assert not world.changes
 
@@ -118,7 +120,7 @@ def test_old_releases_go_by_count_and_by_age() -> None:
 def test_proposals_are_bounded() -> None:
     world = World(A)
     for at in range(100):
-        world.apply(A, Propose(f"m{at}", 1, 1, 1))
+        world.apply(A, ProposeRelease(f"m{at}", 1, 1, 1))
     assert len(world.ledger.state.proposals) == PROPOSALS_MAX
 
 
@@ -129,10 +131,14 @@ def test_replicas_stay_equal_also_from_a_snapshot() -> None:
         two = World(A, B, C)
         for step in range(60):
             manifest = f"m{chance.randrange(6)}"
-            entry: ReleaseEntry = chance.choice(
-                [Propose(manifest, 1, 1, step), Hold(manifest), Hold(manifest), Refuse(manifest, "no"),
-                 Activate(manifest, "", "", step, 3, 100, is_forced=chance.random() < 0.5)]
-            )  # fmt: skip
+            choices: list[ReleaseEntry] = [
+                ProposeRelease(manifest, 1, 1, step),
+                HoldRelease(manifest),
+                HoldRelease(manifest),
+                RefuseRelease(manifest, "no"),
+                ActivateRelease(manifest, "", "", step, 3, 100, is_forced=chance.random() < 0.5),
+            ]
+            entry = chance.choice(choices)
             origin = chance.choice([A, B, C])
             if chance.random() < 0.1:
                 one.members = two.members = tuple(chance.sample([A, B, C], chance.randint(1, 3)))
@@ -147,6 +153,6 @@ def test_the_empty_ledger() -> None:
     world = World(A)
     assert world.ledger.is_empty
     world.publish("m")
-    assert not world.ledger.is_empty
+    assert world.ledger.current is not None
     world.ledger.restore(b"")
-    assert world.ledger.is_empty
+    assert not world.ledger.state.activations

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import errno
-import socket
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from aiohttp.base_protocol import BaseProtocol
@@ -17,12 +14,12 @@ from qosweb.errors import UsageError
 from qosweb.http.forwarded import TrustedNetworks
 from qosweb.http.known_heads import KnownHeads
 from qosweb.releases.ledger import ReleaseLedger
-from qosweb.server.accesslog.file import LogFile
 from qosweb.server.accesslog.recorder import AccessRecorder
 from qosweb.server.admin.browser_guard import host_name
 from qosweb.server.cluster.block_service import BlockService
 from qosweb.server.cluster.clock_skew import ClockSkewMonitor
 from qosweb.server.cluster.membership import POLICY_LEN_MAX, ClusterMembership
+from qosweb.server.cluster.upstream_votes import UpstreamVotes
 from qosweb.server.connection.client_share import SharedPlaces
 from qosweb.server.connection.connection import HttpConnection
 from qosweb.server.connection.connections import Connections
@@ -36,6 +33,7 @@ from qosweb.server.files.files import Root
 from qosweb.server.files.pacing import SendPacer
 from qosweb.server.files.page_store import PageStore
 from qosweb.server.process.console import log_message, place_of
+from qosweb.server.process.openings import BACKLOG, address_of, bind, default_name, open_log, open_root
 from qosweb.server.proxy.request_body import SMALL_BODIES_MAX, BodyLimits
 from qosweb.server.proxy.server import ServerDefaults
 from qosweb.server.proxy.upstream import StreamLimits, Upstreams
@@ -47,12 +45,11 @@ from qosweb.webqos.loader import load
 
 if TYPE_CHECKING:
     from cluster.names import ProcessId, View
-    from qosweb.engine.replicated.effects import EntryRejected, Reported
+    from qosweb.engine.replicated.effects import EntryRejected, Reported, UpstreamsReported
+    from qosweb.server.proxy.server import UpstreamServer
     from qosweb.settings import ServeSettings
-    from qosweb.units import Address
     from qosweb.webqos import Specification
 
-BACKLOG = 2048
 SWEEP_EVERY_S = 0.5
 FLUSH_EVERY_S = 0.2
 LINKS_EVERY_S = 1.0  # period of scans for changed links
@@ -74,11 +71,11 @@ class Node:
 
     def __init__(self, settings: ServeSettings) -> None:
         self.settings = settings
-        self.name = settings.name or _host_name()
+        self.name = settings.name or default_name()
         self.clock = Clock()
         self.started_at = self.clock.wall(self.clock.read())
         self.store = PageStore(
-            None if settings.site else _root(settings.root),
+            None if settings.site else open_root(settings.root),
             index=settings.index,
             memory_max=settings.cache_size,
             file_max=settings.cache_file_max,
@@ -88,7 +85,7 @@ class Node:
         if settings.tls_cert is not None and settings.tls_key is not None:
             self.tls = TlsFiles(settings.tls_cert, settings.tls_key)
         self._error_pages = ErrorPages(settings.error_pages)
-        self.log = _log_file(settings)
+        self.log = open_log(settings)
         self._loop = asyncio.get_running_loop()
         policy = self._read_policy()
         self._spec_text = None if policy is None else policy.text  # of the specification's file, as it was last read
@@ -140,8 +137,9 @@ class Node:
                 settings.client_share,
             ),
             StreamLimits(settings.max_streams, settings.stream_after, settings.stream_idle),
-            log_message,
+            self._upstream_changed,
         )
+        self.upstream_votes = UpstreamVotes(self._loop, self.upstreams.servers, self.admission, log_message)
         self._context = ConnectionContext(
             self._loop,
             Site(
@@ -226,7 +224,7 @@ class Node:
         would undo a change that was made on an admin port. Raises UsageError, and changes nothing, if one of them is
         invalid.
         """
-        root = _root(self.settings.root) if self.releases is None else self.releases  # a link may have changed
+        root = open_root(self.settings.root) if self.releases is None else self.releases  # a link may have changed
         policy = self._read_policy()
         has_changed = policy is not None and policy.text != self._spec_text
         is_new = has_changed and policy is not None and policy.text != self.admission.accounts.classifier.text
@@ -299,6 +297,18 @@ class Node:
         if waiter is not None and not waiter.done():
             waiter.set_result(index)
 
+    # ---- upstream servers
+
+    def _upstream_changed(self, server: UpstreamServer) -> None:
+        """A server was ejected or has returned."""
+        reason = "" if server.health.is_in else server.health.reason
+        self.recorder.upstream_changed(server.name, reason)
+        log_message(f"upstream {server.name} is " + (f"out: {reason}" if reason else "back"))
+        self.upstream_votes.report()
+
+    def upstreams_reported(self, _effect: UpstreamsReported) -> None:
+        self.upstream_votes.count_soon()
+
     # ---- block list
 
     def _blocks_changed(self) -> None:
@@ -370,6 +380,7 @@ class Node:
         """A primary view was established at ``position`` of the order. It is logged once this node is in it."""
         self._viewed = position, view
         self._announce_view()
+        self.upstream_votes.count_soon()  # those of the nodes that left do not count
 
     def primary_changed(self, view: View | None) -> None:
         """The node is in the primary view ``view``, or decides alone if it is None."""
@@ -380,6 +391,7 @@ class Node:
             self._report_capacity(anew=True)  # the cluster's time differs from the time of this node alone
         self.primary_since = self.clock.wall(self.clock.read())
         self.admission.accounts.change_scope(is_local=view is None)
+        self.upstream_votes.count_soon()
         if view is None:
             self.recorder.view_changed("", None, [self.name], is_primary=False)
             self.connections.renew_log_parts()
@@ -413,6 +425,7 @@ class Node:
         if engine is None or driver is None:
             return
         self._url = settings.public_url or url
+        self.upstream_votes.report()
         if settings.is_member:
             policy = engine.machine.policy
             self.membership = await ClusterMembership.begin(
@@ -532,6 +545,7 @@ class Node:
             await asyncio.sleep(SWEEP_EVERY_S)
             self.connections.sweep(self.clock.read())
             self.upstreams.sweep()
+            self.upstream_votes.report()
             self.blocking.blocks.sweep()
 
     async def _flush(self) -> None:
@@ -540,63 +554,5 @@ class Node:
             self.recorder.flush()
 
 
-def bind(address: Address, option: str) -> socket.socket:
-    """A listening socket. Raises UsageError, which names ``option``, if the address cannot be used."""
-    try:
-        family, kind, protocol, _, name = socket.getaddrinfo(
-            address.host, address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-        )[0]
-    except socket.gaierror:
-        raise UsageError(f"{option} {address}: no such host") from None
-    listener = socket.socket(family, kind, protocol)
-    try:
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.bind(name)
-        listener.listen(BACKLOG)
-        listener.setblocking(False)
-    except OSError as error:
-        listener.close()
-        hint = f"; choose another with {option} HOST:PORT" if error.errno == errno.EADDRINUSE else ""
-        raise UsageError(f"{option} {address}: {error.strerror}{hint}") from None
-    return listener
-
-
 def _nothing() -> None:
     pass
-
-
-def address_of(listener: socket.socket) -> str:
-    host, port = listener.getsockname()[:2]
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-
-
-def _root(path: Path | None) -> Root | None:
-    if path is None:
-        return None
-    try:
-        next(path.iterdir(), None)
-        return Root(path)
-    except FileNotFoundError:
-        raise UsageError(f"--root {path}: there is no such folder") from None
-    except NotADirectoryError:
-        raise UsageError(f"--root {path}: not a folder") from None
-    except OSError as error:
-        raise UsageError(f"--root {path}: {error.strerror}") from None
-
-
-def _log_file(settings: ServeSettings) -> LogFile | None:
-    if settings.access_log == "none":
-        return None
-    path = None if settings.access_log == "-" else Path(settings.access_log)
-    root = settings.root
-    if path is not None and root is not None and path.resolve().is_relative_to(root.resolve()):
-        raise UsageError(f"--access-log {path}: is below --root, so every client could read it; choose another folder")
-    try:
-        return LogFile(path, rotate_bytes=settings.access_log_rotate, keep=settings.access_log_keep)
-    except OSError as error:
-        raise UsageError(f"--access-log {settings.access_log}: {error.strerror}") from None
-
-
-def _host_name() -> str:
-    kept = "".join(c for c in socket.gethostname() if c.isascii() and (c.isalnum() or c in "-_."))
-    return kept[:64] or "node"

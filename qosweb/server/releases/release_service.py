@@ -20,12 +20,12 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 from cluster import Full, InDoubt, NotDelivered, ProcessId
 from qosweb.releases.blob_store import BlobStore
 from qosweb.releases.ledger import (
-    Activate,
+    ActivateRelease,
     Activation,
-    Hold,
-    Propose,
-    Refuse,
+    HoldRelease,
+    ProposeRelease,
     Refused,
+    RefuseRelease,
     ReleaseLedger,
     encode_entry,
     say_refusals,
@@ -197,9 +197,11 @@ class ReleaseService:
         await self.in_thread(lambda: self.blobs.put(manifest_bytes))
         self._whole.add(digest)
         await self._obtain_tree(digest)
-        await self._submit(Propose(digest, len(manifest.files), manifest.size, int(time.time())))
+        await self._submit(ProposeRelease(digest, len(manifest.files), manifest.size, int(time.time())))
         await self._await_holders(digest, force=force)
-        return await self._activate(Activate(digest, message, by, int(time.time()), *self._keep, is_forced=force))
+        return await self._activate(
+            ActivateRelease(digest, message, by, int(time.time()), *self._keep, is_forced=force)
+        )
 
     async def rollback(self, release: str, by: str) -> Activation:
         """Make an earlier release current again: by number or digest; "" is the one before. Raises CannotPublish."""
@@ -219,9 +221,9 @@ class ReleaseService:
             what = f"there is no release {release}" if release else "there is no earlier release"
             raise CannotPublish(f"{what}; kept releases: {numbers}")
         message = f"rollback to release {chosen.number}" + (f": {chosen.message}" if chosen.message else "")
-        return await self._activate(Activate(chosen.manifest, message, by, int(time.time()), *self._keep))
+        return await self._activate(ActivateRelease(chosen.manifest, message, by, int(time.time()), *self._keep))
 
-    async def _activate(self, entry: Activate) -> Activation:
+    async def _activate(self, entry: ActivateRelease) -> Activation:
         """Switch all nodes. Returns when this node serves the release, or after SUBMIT_S. Raises CannotPublish."""
         made = await self._submit(entry)
         assert made is not None
@@ -353,9 +355,9 @@ class ReleaseService:
                 await self._obtain_files(proposal.manifest)
             except (OSError, BadManifest) as error:
                 log_message(f"release {proposal.manifest[:12]} cannot be stored here: {error}")
-                await self._tell(Refuse(proposal.manifest, _reason(error)))
+                await self._tell(RefuseRelease(proposal.manifest, _reason(error)))
             else:
-                await self._tell(Hold(proposal.manifest))
+                await self._tell(HoldRelease(proposal.manifest))
         for activation in reversed(state.activations[:-1]):
             await self._obtain_files(activation.manifest)
         self._trees = {
@@ -457,7 +459,7 @@ class ReleaseService:
 
     # ---- files for other nodes
 
-    def send_blob(self, exchange: Exchange, digest: str) -> Answer:
+    def blob_answer(self, exchange: Exchange, digest: str) -> Answer:
         proof = exchange.field("Authorization") or ""
         if self._key is None or not is_digest(digest) or not self._key.accepts(digest, proof, time.time()):
             return explain(401, "Only nodes of this cluster may fetch this.", [("WWW-Authenticate", "QoSweb")])

@@ -26,7 +26,7 @@ class SiteReleases(Protocol):
     def is_cut_off(self) -> bool:
         """Whether this node is outside the primary view of its cluster, and may lack newer releases."""
 
-    def send_blob(self, exchange: Exchange, digest: str) -> Answer:
+    def blob_answer(self, exchange: Exchange, digest: str) -> Answer:
         """Respond to another node of the cluster that asks for a file of a release."""
 
 
@@ -35,7 +35,7 @@ def send_blob(exchange: Exchange, site: Site) -> Answer | None:
     if site.releases is None or not exchange.message.path.startswith(BLOB_PATH):
         return None
     exchange.is_internal = True
-    return site.releases.send_blob(exchange, exchange.message.path.removeprefix(BLOB_PATH))
+    return site.releases.blob_answer(exchange, exchange.message.path.removeprefix(BLOB_PATH))
 
 
 def choose_release(exchange: Exchange, site: Site) -> Answer | Waiting | None:
