@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Protocol
 from cluster.actions import DvsNewView, DvsReceive, DvsRegister, DvsSafe, DvsSend
 from cluster.durable import Image, Primaries
 from cluster.layer import Context, Ejected, Persist
-from cluster.messages import ClientMessage, Info, Registered, ViewMessage
+from cluster.messages import ClientMessage, Expertise, Info, Queries, Registered, ViewMessage
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -111,6 +111,9 @@ class PrimaryViews:
             self._tell_processed()
         elif type(body) is Registered:
             self._registered(sender)
+            self._tell_processed()
+        elif type(body) is Expertise or type(body) is Queries:  # this process does not have the data service
+            self._ignore(sender, body)
             self._tell_processed()
         elif self.cur is not self.client_cur or not self.above.is_expected(sender, body):
             self._ignore(sender, body)

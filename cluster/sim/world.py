@@ -15,7 +15,7 @@ from cluster.actions import NAMES
 from cluster.settings import DEFAULT, Settings
 from cluster.sim.event_queue import EventQueue
 from cluster.sim.network import FIXED, Delays, SimNetwork
-from cluster.sim.node import REQUEST, SUBMIT, ProcessFactory, SimNode
+from cluster.sim.node import QUERY, REQUEST, SUBMIT, ProcessFactory, SimNode
 from cluster.sim.seeded_random import SeededRandom
 
 if TYPE_CHECKING:
@@ -235,6 +235,11 @@ class World:
     def request(self, name: str, body: bytes) -> World:
         """Request an operation of the interim service."""
         self.nodes[name].put(REQUEST, None, body)
+        return self
+
+    def query(self, name: str, body: bytes, seen: int = 0) -> World:
+        """Ask the data service, as a client that has seen the state at index `seen`."""
+        self.nodes[name].put(QUERY, None, (body, seen))
         return self
 
     # ---- time
