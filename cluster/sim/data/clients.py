@@ -102,7 +102,10 @@ class Clients:
             answer, index = b"", cast("Process", node.process).total_order.next_report
         else:
             answer, index = repr(end.result).encode(), end.position + 1
+        step = client.step
         client.forget_request()
+        if step is not None and step.then:
+            self._world.events.at(self._world.events.now, self.act, step.next(self._world.events.now))
         if node.primary is None and not is_update:
             self._sometimes["a query is answered outside a primary view"] += 1
         client.last = index

@@ -27,10 +27,16 @@ class ClientStep(msgspec.Struct, frozen=True):
     is_update: bool
     gives_up: bool
     body: bytes
+    then: str = ""  # a node that it asks as soon as it has the reply
 
     def __str__(self) -> str:
         verb = "updates" if self.is_update else "asks"
-        return f"client {self.client} {verb} {self.node}: {self.body.decode()}"
+        then = f", then asks {self.then}" if self.then else ""
+        return f"client {self.client} {verb} {self.node}: {self.body.decode()}{then}"
+
+    def next(self, at: float) -> ClientStep:
+        """The query after the reply."""
+        return ClientStep(at, self.client, self.then, False, False, b"q" + self.body)
 
 
 class DataPlan(msgspec.Struct, frozen=True):
@@ -73,17 +79,19 @@ def _steps(chance: SeededRandom, base: RunPlan) -> tuple[ClientStep, ...]:
         for _ in range(chance.choice((4, 12, 30))):
             if chance.hits(MOVE_SHARE):
                 node = chance.choice(base.names)
-            found.append(_step(chance, chance.between(0.0, base.lasts), name, node, len(found)))
+            then = chance.choice(base.names) if chance.hits(MOVE_SHARE) else ""
+            found.append(_step(chance, chance.between(0.0, base.lasts), name, node, len(found), then))
     times = [chance.between(0.0, base.lasts) for _ in range(chance.below(4))]
     times += [max(0.0, fault.at - chance.exponential(0.005)) for fault in base.faults]
     for burst, at in enumerate(times):
         node = chance.choice(base.names)
         for number in range(1 + chance.below(12)):
-            found.append(_step(chance, at, f"b{burst}.{number}", node, len(found)))
+            then = chance.choice(base.names) if chance.hits(MOVE_SHARE) else ""
+            found.append(_step(chance, at, f"b{burst}.{number}", node, len(found), then))
     return tuple(sorted(found, key=lambda step: (step.at, step.client)))
 
 
-def _step(chance: SeededRandom, at: float, client: str, node: str, number: int) -> ClientStep:
+def _step(chance: SeededRandom, at: float, client: str, node: str, number: int, then: str) -> ClientStep:
     is_update = chance.hits(UPDATE_SHARE)
     body = b"%s%s.%d" % (b"u" if is_update else b"q", client.encode(), number)
-    return ClientStep(at, client, node, is_update, chance.hits(GIVE_UP_SHARE), body)
+    return ClientStep(at, client, node, is_update, chance.hits(GIVE_UP_SHARE), body, then)

@@ -18,8 +18,8 @@ from cluster.specs.spec import Spec
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from cluster.actions import Crashed, DataQuery, VsNewView, VsReceive
-    from cluster.names import ProcessId, View
+    from cluster.actions import Crashed, DataQuery, Established, VsNewView, VsReceive, VsSend
+    from cluster.names import ProcessId, View, ViewId
     from cluster.specs.services.data import OpenRequest
 
 
@@ -47,10 +47,20 @@ class DataSharingSpec(Spec):
     def __init__(self) -> None:
         super().__init__()
         self.received: dict[ProcessId, ReceivedQueries] = {}
+        self.established: dict[ProcessId, ViewId] = {}  # the last primary view
         self.issued: Counter[tuple[ProcessId, int]] = Counter()  # queries of running processes: in how many views
 
     def vs_new_view_eff(self, act: VsNewView, at: ProcessId) -> None:
         self.received[at] = ReceivedQueries(act.view)
+
+    def established_eff(self, act: Established, at: ProcessId) -> None:
+        self.established[at] = act.view.id
+
+    # output gpsnd(x)_p
+    def vs_send_pre(self, act: VsSend, at: ProcessId) -> None:
+        if isinstance(act.body, Expertise) and act.body.is_current:
+            here = self.received[at].view.id
+            self.require(self.established.get(at) == here, "gpsnd(x): current only in an established primary view", here)
 
     def vs_receive_pre(self, act: VsReceive, at: ProcessId) -> None:
         if isinstance(act.body, Queries):
