@@ -209,8 +209,8 @@ class DataReplica:
         if query.to in able:
             rank = query.to
         else:
-            rank = able[self.query_counter % len(able)]
             self.query_counter += 1
+            rank = able[self.query_counter % len(able)]
         assert self.view is not None
         if self.view.members[rank] == self.context.me:
             self._assign(sender, query)

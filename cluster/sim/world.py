@@ -9,7 +9,7 @@ Below: node, network.
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, cast
 
 from cluster.actions import NAMES
 from cluster.settings import DEFAULT, Settings
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from cluster.actions import Action
     from cluster.messages import Frame
     from cluster.names import ProcessId, View
+    from cluster.stack import Process
 
 SETTLED_AFTER = 4.0  # seconds without any action after which the world counts as settled
 SETTLE_MAX = 120.0
@@ -271,6 +272,10 @@ class World:
 
     def delivered(self, name: str) -> list[bytes]:
         return self.nodes[name].machine.bodies
+
+    def position(self, name: str) -> int:
+        """The index of the state of this node: how many entries of the order it has applied."""
+        return cast("Process", self.nodes[name].process).total_order.next_report
 
     def primary(self, name: str) -> View | None:
         """The primary view that this node believes to be in."""

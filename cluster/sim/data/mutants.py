@@ -65,8 +65,8 @@ DATA_MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "own queries are not counted", REPLICA,
-        "            self.query_counter += 1\n        assert",
-        "            self.query_counter += sender != self.context.me\n        assert",
+        "            self.query_counter += 1\n",
+        "            self.query_counter += sender != self.context.me\n",
         "the sender of a query and the others disagree who has to answer the next one",
     ),
     Mutant(
@@ -111,12 +111,6 @@ DATA_MUTANTS: tuple[Mutant, ...] = (
         "        self.queries.clear()",
         "        pass",
         "a query is answered by two members, in two views",
-    ),
-    Mutant(
-        "waiting queries of others survive a view change", REPLICA,
-        "        self.later.clear()",
-        "        pass",
-        "a query that waited for an entry is answered in two views",
     ),
     Mutant(
         "answers of earlier views count", REPLICA,

@@ -88,8 +88,8 @@ class DataSharingSpec(Spec):
             self.require(query.to in able, "gpsnd: the member that is named can answer", able)
             rank = query.to
         else:
-            rank = able[here.count % len(able)]
             here.count += 1
+            rank = able[here.count % len(able)]
         if len(able) < len(here.view.members):
             self.branch("gprcv: some members are not able")
         else:

@@ -11,9 +11,9 @@ import pytest
 
 from cluster.sim.mutant_catalogue import MUTANTS
 from cluster.sim.narrate import Detail
-from cluster.sim.real_stack import factory_of
+from cluster.sim.real_stack import factory_of, judge_of
 from cluster.sim.spec_judge import Specifications
-from cluster.sim.stories import STORIES, has_interim_service, narrate_story
+from cluster.sim.stories import STORIES, narrate_story
 from cluster.specs.spec import Violation
 from cluster.stack import Process
 
@@ -23,7 +23,7 @@ GOLDEN = Path(__file__).resolve().parents[1] / "golden"
 @pytest.mark.parametrize("name", sorted(STORIES))
 def test_a_scenario_equals_its_golden_file(name: str, write_golden: bool) -> None:
     lines: list[str] = []
-    judge = Specifications("a", interim=has_interim_service(name))
+    judge = judge_of(name)
     narrate_story(name, factory_of(name), lines.append, judge=judge)
     assert judge.clauses()["LIVENESS: every submission has an outcome"] > 0
     golden = GOLDEN / f"{name}.txt"
