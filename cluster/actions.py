@@ -270,7 +270,7 @@ class InterimLoaded(Action, frozen=True):
     digest: str
 
 
-# ---- the data service (Khazan, Fekete and Lynch, DISC 1998). Clients are part of the runner, which reports their actions.
+# ---- the data service (Khazan, Fekete and Lynch, DISC 1998). The runner has the clients, and reports what they do.
 
 
 class DataRequest(Action, frozen=True):  # request(r)_c at p = c.proc; the client has seen the state at index `seen`

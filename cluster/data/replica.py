@@ -7,13 +7,14 @@ has seen: a client presents the index of that state, and only a member that has 
 
 Paper: Khazan, Fekete and Lynch, DISC 1998, figs. 6 and 7 (VStoD_p). State variables keep its names.
 Departs:
-- The update half of VStoD is the total order: `updates` is its log, `safe_to_update` its next_confirm, `last_update` its
-  next_report, and the exchange of expertise in primary views its exchange of summaries. Indices count all entries of
-  the order. Primary views are dynamic (the future work of the paper).
+- The update half of VStoD is the total order: `updates` is its log, `safe_to_update` its next_confirm, `last_update`
+  its next_report, and the exchange of expertise in primary views its exchange of summaries. Indices count all entries
+  of the order. Primary views are dynamic (the future work of the paper).
 - Without a primary view there is no exchange of updates, so members may be behind each other. Each tells how far it is
   (`Expertise`), when the view begins and when it has advanced. A query that has seen index l goes to the members that
   have told to be at l, or that are current in a primary view: the i-th query of the view to the one at i modulo their
-  number. If all are able, that is the rule of the paper. If none is, the query waits where it came from.
+  number. If all are able, that is the rule of the paper. If none is, or the index is one that does not exist yet, the
+  query waits where it came from.
 - last(c) is kept by the client, which may go to another member with it. c is the number of a request.
 - One message carries several queries.
 - A query may name the member that has to answer it: the one that its sender believes to be least loaded.
@@ -148,7 +149,7 @@ class DataReplica:
     def withdraw(self, client: int) -> bool:
         """The client does not wait for the answer any more. Returns False if it has been answered already."""
         request = self.map.get(client)
-        if request is None:
+        if request is None or not request.is_wanted:
             return False
         request.is_wanted = False
         if client not in self.pending:
@@ -264,7 +265,7 @@ class DataReplica:
             self.later = [each for each in self.later if each[1].last > last_update]
         if self.view is not None and not self._is_alone:
             self._announce_progress()
-        elif self._unsent:
+        if self._unsent:
             self._send_queries()
 
     def _announce_progress(self) -> None:
@@ -304,7 +305,7 @@ class DataReplica:
             if request is None:
                 continue
             able = self._able(request.last)
-            if not able:
+            if not able or not self._exists(request.last):
                 kept.append(client)
                 continue
             request.to = self._least_loaded(able) if self.settings.query_sharing == LEAST_LOADED else BY_TURNS
@@ -312,6 +313,14 @@ class DataReplica:
             batch.append(Query(client, request.last, request.to, request.body))
         self._unsent.extendleft(reversed(kept))
         return tuple(batch)
+
+    def _exists(self, last: int) -> bool:
+        """Whether there is a state of this index, as far as is known here.
+
+        No member of a primary view has confirmed an entry that another one has not received. So a client that has seen
+        more comes from a later primary view, or is wrong.
+        """
+        return last <= self.total_order.length or any(x.last_update >= last for x in self.expertise.values())
 
     def _least_loaded(self, able: list[int]) -> int:
         """The rank of the member that will answer first, as far as is known here. By turns among equals."""

@@ -47,7 +47,9 @@ def factory_of(story: str) -> ProcessFactory:
 
 def judge_of(story: str) -> Specifications:
     """The specifications that follow a fixed scenario."""
-    return DataSpecifications("a") if has_data_service(story) else Specifications("a", interim=has_interim_service(story))
+    return (
+        DataSpecifications("a") if has_data_service(story) else Specifications("a", interim=has_interim_service(story))
+    )
 
 
 def play(plan: RunPlan, listener: FrameListener | None = None) -> RunResult:

@@ -162,7 +162,7 @@ def interim_restart(world: World) -> Story:
 
 
 def data_query(world: World) -> Story:
-    """An update and a query of the data service in a view of three: the order decides who answers, a link carries it."""
+    """An update and queries of the data service in a view of three: the order decides who answers."""
     world.start("abc").settle()
     yield
     world.remark("a client of b updates x")
@@ -194,7 +194,7 @@ def data_minority(world: World) -> Story:
 
 
 def data_merge(world: World) -> Story:
-    """Two members that were apart meet without a majority: only the one that is ahead answers who has seen its state."""
+    """Two members meet without a majority: only the one that is ahead answers a client that has seen its state."""
     world.start("abcde").settle()
     world.partition("abcd", "e").broadcast("a", b"x").settle()
     seen = world.position("d")

@@ -134,7 +134,8 @@ DATA_MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "a reply twice", REPLICA,
         "        if request.is_wanted:\n            self.context.outbox",
-        "        if request.is_wanted:\n            self.context.outbox.append(QueryAnswered(client, answer, index, error))\n"
+        "        if request.is_wanted:\n"
+        "            self.context.outbox.append(QueryAnswered(client, answer, index, error))\n"
         "            self.context.outbox",
         "the client gets two replies",
     ),
@@ -160,7 +161,8 @@ DATA_MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "queries count as messages of the primary views", FORK,
         "            self.data.receive(sender, body)\n            self._tell_processed()",
-        "            self.data.receive(sender, body)\n            self._passed += 1\n            self._tell_processed()",
+        "            self.data.receive(sender, body)\n            self._passed += 1\n"
+        "            self._tell_processed()",
         "entries are acknowledged before they are processed, or never",
     ),
     Mutant(

@@ -1,4 +1,4 @@
-"""One simulation run of the data service: faults, clients, healing, then all replies, and queries in the stable view."""
+"""One simulation run of the data service: faults and clients, healing, all replies, queries in a stable view."""
 
 from __future__ import annotations
 

@@ -3,8 +3,8 @@
 Paper: Khazan, Fekete and Lynch, DISC 1998, fig. 8 (I 1 to I 5). Its variables, in those of this stack: `updates` is the
 log of the total order, `safe_to_update` its next_confirm, `last_update` its next_report; `map` and `pending` of updates
 are the submissions without an outcome, those of queries are in `cluster.data.replica`.
-Departs: I 2 compares the states of the machines, with those of all processes that were ever at the same index. I 3 and I
-4 are about the current life of the process of a client: its clients are gone with it. I 5 (e) counts all processes.
+Departs: I 2 compares the states of the machines, with those of all processes that were ever at the same index. I 3 and
+I 4 are about the current life of the process of a client: its clients are gone with it. I 5 (e) counts all processes.
 In no paper: a member of a view that is not primary can execute every query that is assigned to it at once.
 """
 

@@ -10,7 +10,7 @@ Departs:
   snapshot, and the result is not known.
 
 Internal choices. update(c, u): takes place when the first state machine applies the entry. Its place among the updates
-is visible there; an earlier guess could only have allowed less. query(c, q, l): takes place at the reply, which names l.
+is visible there; an earlier guess could only have allowed less. query(c, q, l): at the reply, which names l.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ import msgspec
 
 from cluster.data.replica import Queryable
 from cluster.entries import APPLICATION, VIEW
+from cluster.names import ProcessId
 from cluster.replica import StateMachine
 from cluster.specs.spec import Spec
 from cluster.state_exchange import view_of_entry
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from cluster.actions import Applied, Crashed, DataGone, DataQuery, DataReply, DataRequest, Restored
-    from cluster.names import ProcessId
 
 
 class ReferenceMachine(StateMachine, Queryable, Protocol):
@@ -132,9 +132,7 @@ class DataSpec(Spec):
         self.require(done is not None, "reply: ok, if the update took place")
         assert done is not None
         if act.answer:
-            self.require(
-                (act.index, act.answer) == (done.index, done.result), "reply: the result of the update", done
-            )
+            self.require((act.index, act.answer) == (done.index, done.result), "reply: the result of the update", done)
         else:
             self.require(act.index >= done.index, "reply: the state of the snapshot has the update in it", done)
 

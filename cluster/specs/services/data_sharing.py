@@ -60,7 +60,9 @@ class DataSharingSpec(Spec):
     def vs_send_pre(self, act: VsSend, at: ProcessId) -> None:
         if isinstance(act.body, Expertise) and act.body.is_current:
             here = self.received[at].view.id
-            self.require(self.established.get(at) == here, "gpsnd(x): current only in an established primary view", here)
+            self.require(
+                self.established.get(at) == here, "gpsnd(x): current only in an established primary view", here
+            )
 
     def vs_receive_pre(self, act: VsReceive, at: ProcessId) -> None:
         if isinstance(act.body, Queries):
