@@ -257,7 +257,7 @@ class Resume(Message, frozen=True, tag="Resume"):
     piece: int
 
 
-class Answer(Message, frozen=True, tag="Answer"):
+class QueryAnswer(Message, frozen=True, tag="Answer"):
     """<c, a, l, g>: the answer to a query of view g, from the state at index l, and a report of the sender's load.
 
     `error`: the query failed, and why.
@@ -272,7 +272,7 @@ class Answer(Message, frozen=True, tag="Answer"):
     service_us: int
 
 
-Payload = ViewMsg | AppMsg | FwdMsg | SyncMsg | Ack | Supply | Resume | Answer
+Payload = ViewMsg | AppMsg | FwdMsg | SyncMsg | Ack | Supply | Resume | QueryAnswer
 
 
 # ---- frames: what one connection carries

@@ -23,7 +23,19 @@ from cluster.interim.replica import InterimReplica
 from cluster.layer import Context, Effect, Ejected, Persist, RandomSource
 from cluster.links import Links
 from cluster.membership import Membership
-from cluster.messages import Ack, Answer, AppMsg, Frame, FwdMsg, Message, Proposal, Resume, Supply, SyncMsg, ViewMsg
+from cluster.messages import (
+    Ack,
+    AppMsg,
+    Frame,
+    FwdMsg,
+    Message,
+    Proposal,
+    QueryAnswer,
+    Resume,
+    Supply,
+    SyncMsg,
+    ViewMsg,
+)
 from cluster.primary import PrimaryViews
 from cluster.replica import ReplicaLayer, StateMachine
 from cluster.sequencer import Sequencer
@@ -151,7 +163,7 @@ class Process:
             self.interim = InterimReplica(self.context, settings, shared, wall_clock)
             self._share_endpoint(self.interim)
         self.data: DataReplica | None = None
-        self.links.above[Answer] = self._refuse_answer
+        self.links.above[QueryAnswer] = self._refuse_answer
         if queryable is not None:
             self.data = DataReplica(self.context, settings, queryable, self.links, self.total_order, self.replica)
             self._share_order(self.data)
@@ -165,9 +177,9 @@ class Process:
         data.fork = fork = OrderFork(self.order, self.order.above, data)
         self.order.above = fork
         self.primary.below = fork
-        self.links.above[Answer] = data.answer_received
+        self.links.above[QueryAnswer] = data.answer_received
 
-    def _refuse_answer(self, sender: ProcessId, _answer: Answer) -> None:
+    def _refuse_answer(self, sender: ProcessId, _answer: QueryAnswer) -> None:
         self.context.outbox.append(Ejected(sender, "an answer to a query, but this process does not ask"))
 
     def _wire(self, taps: Taps) -> None:

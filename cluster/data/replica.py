@@ -31,7 +31,7 @@ from typing import TYPE_CHECKING, Protocol
 from cluster.actions import DataQuery
 from cluster.data.member_load import MemberLoad, ServiceTime
 from cluster.layer import Ejected, QueryAnswered
-from cluster.messages import Answer, Expertise, Queries, Query
+from cluster.messages import Expertise, Queries, Query, QueryAnswer
 
 if TYPE_CHECKING:
     from cluster.data.order_fork import OrderFork
@@ -52,10 +52,10 @@ class Queryable(Protocol):
     """The part of a state machine that answers queries."""
 
     def query(self, body: bytes) -> bytes:
-        """Answer a query from the current state, which it must not change."""
+        """QueryAnswer a query from the current state, which it must not change."""
 
 
-class Request:
+class OwnQuery:
     """A query of an own client: map(c)."""
 
     __slots__ = ("body", "is_wanted", "last", "to")
@@ -115,7 +115,7 @@ class DataReplica:
         self.replica = replica
         self.view: View | None = None
         self.mode = COLLECTION
-        self.map: dict[int, Request] = {}
+        self.map: dict[int, OwnQuery] = {}
         self.pending: set[int] = set()  # clients whose queries were sent in this view
         self.queries: deque[tuple[ProcessId, Query]] = deque()  # to execute here, in order
         self.query_counter = 0
@@ -141,7 +141,7 @@ class DataReplica:
     def request(self, body: bytes, seen: int) -> int:
         """A client that has seen the state at index `seen` asks. Returns c; `QueryAnswered` has the same number."""
         self._ticket += 1
-        self.map[self._ticket] = Request(body, seen)
+        self.map[self._ticket] = OwnQuery(body, seen)
         self._unsent.append(self._ticket)
         self._send_queries()
         return self._ticket
@@ -243,7 +243,7 @@ class DataReplica:
         self._send_queries()
 
     # input ptprcv(c, a, l, g)_{p',p}
-    def answer_received(self, sender: ProcessId, answer: Answer) -> None:
+    def answer_received(self, sender: ProcessId, answer: QueryAnswer) -> None:
         if self.view is None or answer.view_id != self.view.id or sender not in self.load:
             return  # of an earlier view: the query was issued again
         load = self.load[sender]
@@ -360,7 +360,7 @@ class DataReplica:
             self._reply(query.client, answer, index, error)
         else:
             waiting = len(self.queries)
-            body = Answer(self.view.id, query.client, index, answer, error, waiting, self._service.mean_us)
+            body = QueryAnswer(self.view.id, query.client, index, answer, error, waiting, self._service.mean_us)
             self.links.send((origin,), body)
 
     # output reply(a)_c

@@ -15,7 +15,6 @@ from cluster import actions
 from cluster.entries import Entry
 from cluster.messages import (
     Ack,
-    Answer,
     AppMsg,
     Batch,
     Data,
@@ -31,6 +30,7 @@ from cluster.messages import (
     Plain,
     Proposal,
     Queries,
+    QueryAnswer,
     Registered,
     Resume,
     Sequence,
@@ -179,7 +179,7 @@ def describe(message: Message) -> str:
             return f"supply {piece + 1}/{pieces}: {what}{sum(run.pack.count for run in runs)} entries from {position}"
         case Resume(piece=piece):
             return f"go on with the supply from {piece + 1}"
-        case Answer(client=client, body=body, last_update=index, error=error):
+        case QueryAnswer(client=client, body=body, last_update=index, error=error):
             return f"answer to {client}: {error or repr(body)[1:]} at {index}"
         case Slot(body=None, dist_id=dist, seqno=seqno, count=count):
             return f"null, {count} slots from {dist}#{seqno}"

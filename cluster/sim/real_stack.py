@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cluster.sim.data.run import DataSpecifications, make_data_process
+from cluster.sim.data.run import make_data_process
 from cluster.sim.journal import Journal
 from cluster.sim.plan import RunPlan, make_plan
 from cluster.sim.run import RunFailure, RunResult, run
@@ -43,13 +43,6 @@ def factory_of(story: str) -> ProcessFactory:
     if has_data_service(story):
         return make_data_process
     return make_interim_process if has_interim_service(story) else Process
-
-
-def judge_of(story: str) -> Specifications:
-    """The specifications that follow a fixed scenario."""
-    return (
-        DataSpecifications("a") if has_data_service(story) else Specifications("a", interim=has_interim_service(story))
-    )
 
 
 def play(plan: RunPlan, listener: FrameListener | None = None) -> RunResult:

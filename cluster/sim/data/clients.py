@@ -39,7 +39,7 @@ class Client:
         self.step, self.node, self.ticket = None, None, NOT_ACCEPTED
 
 
-class Clients:
+class DataClients:
     """All clients of a run, as the listener of its nodes."""
 
     def __init__(self, world: World, sometimes: Counter[str]) -> None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, cast
 
 from cluster.actions import Crashed
 from cluster.data.replica import LEAST_LOADED
-from cluster.sim.data.clients import Clients
+from cluster.sim.data.clients import DataClients
 from cluster.sim.data.plan import ClientStep, DataPlan, make_data_plan
 from cluster.sim.history_machine import History
 from cluster.sim.run import (
@@ -72,7 +72,7 @@ class DataSpecifications(Specifications):
 class DataWorld(World):
     """A world with clients."""
 
-    clients: Clients
+    clients: DataClients
 
     def step(self, process: ProcessId, action: Action) -> None:
         super().step(process, action)
@@ -93,7 +93,7 @@ def play_data(plan: DataPlan, listener: FrameListener | None = None) -> RunResul
         listener=listener,
         coded=base.coded,
     )
-    world.clients = Clients(world, world.sometimes)
+    world.clients = DataClients(world, world.sometimes)
     judge.watch(world)
     failure = None
     try:

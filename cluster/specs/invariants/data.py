@@ -13,7 +13,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from cluster.entries import APPLICATION
-from cluster.messages import Answer
+from cluster.messages import QueryAnswer
 from cluster.specs.spec import Spec
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ class DataInvariants(Spec):
         super().__init__()
         self.service = service
         self.submitted: dict[ProcessId, dict[int, bytes]] = {}  # without an outcome, in this life, by ticket
-        self.in_transit: dict[ProcessId, list[Answer]] = {}  # on in-transit_{p',p}, by p
+        self.in_transit: dict[ProcessId, list[QueryAnswer]] = {}  # on in-transit_{p',p}, by p
 
     # ---- the trace
 
@@ -45,12 +45,12 @@ class DataInvariants(Spec):
         self.submitted.get(at, {}).pop(act.ticket, None)
 
     def link_send_eff(self, act: LinkSend, _at: ProcessId) -> None:
-        if isinstance(act.body, Answer):
+        if isinstance(act.body, QueryAnswer):
             for p in act.to:
                 self.in_transit.setdefault(p, []).append(act.body)
 
     def link_deliver_eff(self, act: LinkDeliver, at: ProcessId) -> None:
-        if isinstance(act.body, Answer):
+        if isinstance(act.body, QueryAnswer):
             self.in_transit[at] = [packet for packet in self.in_transit[at] if packet != act.body]
 
     def crashed_eff(self, _act: Crashed, at: ProcessId) -> None:

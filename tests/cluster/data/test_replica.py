@@ -108,7 +108,7 @@ def test_an_error_in_a_query_is_its_answer(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_a_member_without_the_service_does_not_stop_the_others() -> None:
-    world, answers = world_of("abc")
+    world, answers = world_of("abc", is_judged=False)
     for name in "ab":
         data(world, name).incapable.add(world.nodes["c"].pid)
     world.crash("c").settle()
