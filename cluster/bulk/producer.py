@@ -1,11 +1,15 @@
 """Producer: gets a token for a message, multicasts its packets, and sends lost packets again.
 
 Paper: Freier and Marzullo, TR 90-1141, fig. 2 and section 3.3. At most `window` data packets per heartbeat; packets
-that were asked for again come first; a heartbeat without data gets an empty packet.
-Departs: a packet is kept until its message is decided, and then for `retention` heartbeats after the last NAK, but not
-longer than HELD_MAX times that. Within a heartbeat the
-packets are spread over it, because a burst of a whole window overruns switches and socket buffers. A packet is sent
-again at most once per heartbeat, however many consumers ask for it.
+that were asked for again come first.
+Departs: every heartbeat gets an empty packet, also one with data, and so does every change of what the producer knows,
+because data packets do not have the ids of producers. A packet is kept until its message is decided, and then for
+`retention` heartbeats after the last NAK, but not longer than HELD_MAX times that. Within a heartbeat the packets are
+spread over it, because a burst of a whole window overruns switches and socket buffers. A packet is sent again at most
+once per heartbeat, however many consumers ask for it.
+The sender of a message chooses what a slow consumer does. With `rate_min` 0 it slows all: the producer asks for no
+other token until all members have the message. Otherwise it slows the producer down to `rate_min` packets per second,
+and falls behind if that is too fast.
 """
 
 from __future__ import annotations
@@ -15,7 +19,7 @@ from math import ceil, inf
 from typing import TYPE_CHECKING
 
 from cluster.bulk.effects import MessageResolved, Multicast, Outcome
-from cluster.bulk.packets import DataPacket, EmptyPacket, Nak, NakDeny, Status, TokenGrant, TokenRequest
+from cluster.bulk.packets import DataPacket, EmptyPacket, Nak, NakDeny, Progress, Status, TokenGrant, TokenRequest
 
 if TYPE_CHECKING:
     from cluster.bulk.effects import BulkContext, MessageSource
@@ -31,16 +35,20 @@ RANGES_MAX = 64  # ranges of one NAK that are looked at
 class Outgoing:
     """A message of this producer."""
 
-    __slots__ = ("asked_beat", "decided_beat", "number", "outcome", "request", "sent", "source")
+    __slots__ = ("asked_beat", "complete", "decided_beat", "number", "outcome", "progress", "rate_min", "request",
+                 "sent", "source")  # fmt: skip
 
-    def __init__(self, request: int, source: MessageSource) -> None:
+    def __init__(self, request: int, source: MessageSource, rate_min: float) -> None:
         self.request = request
         self.source = source
+        self.rate_min = rate_min  # packets per second; 0: wait for all consumers
         self.number = 0  # 0: no token yet
         self.sent = 0  # packets 0 .. sent - 1 have been sent
         self.outcome: Outcome | None = None
         self.decided_beat = 0
         self.asked_beat = 0  # the last heartbeat with a NAK
+        self.progress: dict[ProcessId, int] = {}  # packets that consumers have, as far as they told
+        self.complete: set[ProcessId] = set()  # consumers that have all
 
     @property
     def is_sent(self) -> bool:
@@ -50,7 +58,7 @@ class Outgoing:
 class Producer:
     """Sends the messages of one process, one after the other."""
 
-    __slots__ = ("_again", "_asked_beat", "_beat", "_beat_at", "_context", "_idle", "_requests", "_resent",
+    __slots__ = ("_again", "_asked_beat", "_awaited", "_beat", "_beat_at", "_context", "_requests", "_resent", "_told",
                  "current", "naks", "repeated", "retained", "waiting")  # fmt: skip
 
     def __init__(self, context: BulkContext, requests: int) -> None:
@@ -58,7 +66,7 @@ class Producer:
         self._requests = requests
         self._beat = 0  # heartbeats so far
         self._beat_at = -inf  # start of the current heartbeat
-        self._idle = True  # no data packet was sent in this heartbeat
+        self._told = -1  # the version of the knowledge that an empty packet told last
         self._asked_beat = -ASK_BEATS
         self._again: dict[tuple[int, int], None] = {}  # packets to send again, in the order of the NAKs
         self._resent: dict[tuple[int, int], int] = {}  # packets sent again, and in which heartbeat
@@ -66,24 +74,27 @@ class Producer:
         self.repeated = 0  # packets sent again
         self.waiting: deque[Outgoing] = deque()
         self.current: Outgoing | None = None  # has asked for a token, or has one
+        self._awaited: Outgoing | None = None  # was accepted, and the sender waits for all consumers
         self.retained: dict[int, Outgoing] = {}  # messages whose packets are still available, by number
 
     # ---- inputs
 
-    def send(self, source: MessageSource) -> int:
+    def send(self, source: MessageSource, rate_min: float) -> int:
         """Queues a message. Returns the number of its request."""
         self._requests += 1
-        self.waiting.append(Outgoing(self._requests, source))
+        self.waiting.append(Outgoing(self._requests, source, rate_min))
         return self._requests
 
-    def sent(self, request: int) -> int:
-        """Packets of a message that have been sent at least once."""
-        return next((message.sent for message in self.retained.values() if message.request == request), 0)
+    def find(self, request: int) -> Outgoing | None:
+        """The message of a request, while its packets are available."""
+        return next((message for message in self.retained.values() if message.request == request), None)
 
     def on_grant(self, grant: TokenGrant) -> None:
         message = self.current
         if message is not None and message.request == grant.request and not message.number:
             message.number = grant.number
+            flow = self._context.flow
+            flow.window_min = max(1, ceil(message.rate_min * flow.heartbeat_s))
             self.retained[grant.number] = message
             self.on_status()
 
@@ -93,7 +104,7 @@ class Producer:
         if message is None:
             return False
         self.naks += 1
-        self._context.flow.naks += 1
+        self._context.flow.ask(nak.header.parameters)
         message.asked_beat = self._beat
         room = self._context.flow.window_max
         for first, end in nak.ranges[:RANGES_MAX]:
@@ -104,6 +115,15 @@ class Producer:
         if any(end > message.sent for _, end in nak.ranges):
             self._context.send(sender, self._empty(message))
         return True
+
+    def on_progress(self, sender: ProcessId, progress: Progress) -> None:
+        message = self.retained.get(progress.number)
+        if message is not None:
+            message.progress[sender] = max(progress.packets, message.progress.get(sender, 0))
+            if progress.is_complete:
+                message.complete.add(sender)
+            else:
+                self._context.flow.ask(progress.header.parameters)
 
     def on_status(self) -> None:
         """Statuses of messages have become known."""
@@ -147,26 +167,25 @@ class Producer:
 
     def _end_heartbeat(self) -> None:
         context = self._context
-        if self._idle:
-            for message in self.retained.values():
-                if message.outcome is None:
-                    context.outbox.append(Multicast(self._empty(message)))
+        if self._awaited is not None and not self._is_behind(self._awaited):
+            self._awaited = None
+        for message in self.retained.values():
+            if message.outcome is None or (message is self._awaited and self._beat % ASK_BEATS == 0):
+                self._tell(message)
         context.flow.on_heartbeat()
         self._beat += 1
         self._beat_at = context.now
-        self._idle = True
         self._resent = {key: beat for key, beat in self._resent.items() if beat >= self._beat - 1}
         retention = context.flow.retention
         for number, message in list(self.retained.items()):
             decided, asked = message.decided_beat, message.asked_beat
-            if message.outcome is not None and (
-                self._beat - max(decided, asked) > retention or self._beat - decided > HELD_MAX * retention
-            ):
+            is_over = self._beat - max(decided, asked) > retention or self._beat - decided > HELD_MAX * retention
+            if message.outcome is not None and message is not self._awaited and is_over:
                 del self.retained[number]
 
     def _ask(self) -> None:
         context = self._context
-        if self.current is None and self.waiting:
+        if self.current is None and self._awaited is None and self.waiting:
             self.current = self.waiting.popleft()
             self._asked_beat = -ASK_BEATS
         message = self.current
@@ -180,13 +199,16 @@ class Producer:
         """Sends what the window allows at this point of the heartbeat: packets to send again first."""
         context = self._context
         flow = context.flow
+        if flow.is_blocked:
+            return
         done = int((context.now - self._beat_at) / flow.heartbeat_s * SLICES) + 1
         allowed = min(flow.window, ceil(flow.window * done / SLICES)) - flow.used
+        if allowed > 0 and self._told != context.knowledge.version and self.current is not None and self._has_data():
+            self._tell(self.current)
         while allowed > 0 and (packet := self._next_packet()) is not None:
             context.outbox.append(Multicast(packet))
             flow.used += 1
             allowed -= 1
-            self._idle = False
 
     def _next_packet(self) -> DataPacket | None:
         while self._again:
@@ -205,7 +227,22 @@ class Producer:
 
     def _data(self, message: Outgoing, packet: int) -> DataPacket:
         is_end = message.source.is_ended and packet == message.source.available - 1
-        return DataPacket(self._header(), message.number, packet, is_end, message.source.read(packet))
+        header = self._context.knowledge.short_header(self._context.flow.parameters)
+        return DataPacket(header, message.number, packet, is_end, message.source.read(packet))
+
+    def _tell(self, message: Outgoing) -> None:
+        """Tells all what this producer knows, and how far it is."""
+        self._context.outbox.append(Multicast(self._empty(message)))
+        self._told = self._context.knowledge.version
+
+    def _is_behind(self, message: Outgoing) -> bool:
+        """Whether a member that receives this message does not have all of it yet."""
+        context = self._context
+        joined = context.master.joined.items()
+        return not context.in_primary or any(
+            one.first < message.number and member != context.me and member not in message.complete
+            for member, one in joined
+        )
 
     def _empty(self, message: Outgoing) -> EmptyPacket:
         return EmptyPacket(self._header(), message.number, message.sent, message.is_sent)
@@ -219,6 +256,8 @@ class Producer:
         self._context.outbox.append(MessageResolved(message.request, message.number, outcome))
         if message is self.current:
             self.current = None
+            if outcome is Outcome.ACCEPTED and not message.rate_min:
+                self._awaited = message
 
 
 def deny(context: BulkContext, sender: ProcessId, nak: Nak) -> None:

@@ -91,7 +91,7 @@ class Bulk:
         self.flow = FlowControl()
         self._spool = spool
         self._process = BulkProcess(replica.me, machine.master, self.flow, spool, random.Random(), start=start)
-        self.codec = DatagramCodec(options.key, options.cluster, replica.me, start)
+        self.codec = DatagramCodec(options.key, options.cluster, machine.master.session, replica.me, start)
         self.endpoint: DatagramEndpoint | None = None
         self._loop = asyncio.get_running_loop()
         self._timer: asyncio.TimerHandle | None = None
@@ -135,7 +135,8 @@ class Bulk:
         replica: Replica = await begin(options, machine)  # type: ignore[misc]
         bulk = cls(options, replica, machine, store)
         try:
-            bulk.endpoint = await DatagramEndpoint.listen(replica.addresses[0], multicast, bulk._on_datagram)
+            address = replica.addresses[0]
+            bulk.endpoint = await DatagramEndpoint.listen(address, multicast, bulk._on_datagrams, bulk._run)
         except BaseException:
             await bulk.close()
             raise
@@ -223,14 +224,18 @@ class Bulk:
         self._process.primary_changed(self._loop.time(), is_in=view is not None)
         self._soon()
 
-    def _on_datagram(self, datagram: bytes) -> None:
-        body = self.codec.open(datagram)
-        if body is None or body.sender == self.replica.me or self._closed:  # a multicast comes back to its sender
+    def _on_datagrams(self, datagrams: list[bytes]) -> None:
+        if self._closed:
             return
-        if isinstance(body.packet, DataPacket) and not self._takes(body.packet):
-            return
+        now, me = self._loop.time(), self.replica.me
         try:
-            self._process.received(self._loop.time(), body.sender, body.packet)
+            for datagram in datagrams:
+                opened = self.codec.open(datagram)
+                if opened is None or opened[0] == me:  # a multicast comes back to its sender
+                    continue
+                sender, packet = opened
+                if not isinstance(packet, DataPacket) or self._takes(packet):
+                    self._process.received(now, sender, packet)
             self._perform()
         except OSError as error:
             self._fail(error)
@@ -250,6 +255,9 @@ class Bulk:
     def _run(self) -> None:
         if self._closed:
             return
+        flow, endpoint = self.flow, self.endpoint
+        flow.is_blocked = endpoint is not None and endpoint.is_blocked
+        flow.was_blocked |= flow.is_blocked
         try:
             self._process.tick(self._loop.time())
             self._perform()
@@ -275,11 +283,19 @@ class Bulk:
 
     def _perform(self) -> None:
         while True:
+            batch: list[bytes] = []  # consecutive multicasts, which leave together
             for effect in self._process.take():
-                self._perform_one(effect)
+                if type(effect) is Multicast:
+                    self._local.append(effect.packet)
+                    batch.append(self.codec.seal(effect.packet))
+                else:
+                    self._perform_one(effect)
+            if batch and self.endpoint is not None:
+                self.endpoint.multicast(batch, self._addresses(self._peers()))
             if not self._local:
                 return
-            self._process.received(self._loop.time(), self.replica.me, self._local.popleft())
+            while self._local:
+                self._process.received(self._loop.time(), self.replica.me, self._local.popleft())
 
     def _perform_one(self, effect: Effect) -> None:
         assert self.endpoint is not None
@@ -288,10 +304,7 @@ class Bulk:
                 if to == self.replica.me:
                     self._local.append(packet)
                 else:
-                    self.endpoint.send(self.codec.seal(packet), self._addresses([to.name]))
-            case Multicast(packet):
-                self._local.append(packet)
-                self.endpoint.multicast(self.codec.seal(packet), self._addresses(self._peers()))
+                    self.endpoint.send([self.codec.seal(packet)], self._addresses([to.name]))
             case Propose(entry):
                 try:
                     self.replica.submit_nowait(_encode(entry))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pathlib import Path
 
-PACKET_LEN = 1200  # bytes of content in each packet but the last of a message
+PACKET_LEN = 1392  # bytes of content in each packet but the last of a message: 1,496 with IPv6, UDP and our headers
 
 
 class SpoolFile:

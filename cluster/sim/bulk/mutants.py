@@ -110,8 +110,8 @@ BULK_MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "no empty packets of a producer", PRODUCER,
-        "                    context.outbox.append(Multicast(self._empty(message)))",
-        "                    pass",
+        "            if message.outcome is None or (message is self._awaited and self._beat % ASK_BEATS == 0):",
+        "            if False:",
         "the loss of the last packets of a message is not noticed",
         shown_by=195,
     ),
@@ -152,14 +152,14 @@ BULK_MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "no NAK without a gap", CONSUMER,
-        "        if message.gaps.total is None and context.knowledge.status(number) is Status.ACCEPTED:",
+        "        if is_repeated and message.gaps.total is None and context.knowledge.status(number) is Status.ACCEPTED:",
         "        if False:",
         "a member that saw nothing of an accepted message never asks for it",
         shown_by=1,
     ),
     Mutant(
         "a NAK is sent once", CONSUMER,
-        "        message.nak_at = context.now + NAK_BEATS * context.flow.heartbeat_s + self._patience()",
+        "        message.nak_at = context.now + message.heartbeat_s if has_more else message.repeat_at",
         "        message.nak_at = inf",
         "a member whose NAK was lost waits for ever",
         shown_by=22,
