@@ -66,6 +66,12 @@ class MessageResolved(msgspec.Struct, frozen=True):
     outcome: Outcome
 
 
+class ReceivedByAll(msgspec.Struct, frozen=True):
+    """For the application: all members have its message `request`, whose sender waits for slow consumers."""
+
+    request: int
+
+
 class Joined(msgspec.Struct, frozen=True):
     """For the application: this process is a member and delivers messages from `first` on.
 
@@ -103,6 +109,7 @@ Effect = (
     | DeliverMessage
     | Discard
     | MessageResolved
+    | ReceivedByAll
     | Joined
     | MembersChanged
     | MissedMessages

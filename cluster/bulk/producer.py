@@ -18,7 +18,7 @@ from collections import deque
 from math import ceil, inf
 from typing import TYPE_CHECKING
 
-from cluster.bulk.effects import MessageResolved, Multicast, Outcome
+from cluster.bulk.effects import MessageResolved, Multicast, Outcome, ReceivedByAll
 from cluster.bulk.packets import DataPacket, EmptyPacket, Nak, NakDeny, Progress, Status, TokenGrant, TokenRequest
 
 if TYPE_CHECKING:
@@ -87,7 +87,20 @@ class Producer:
 
     def find(self, request: int) -> Outgoing | None:
         """The message of a request, while its packets are available."""
-        return next((message for message in self.retained.values() if message.request == request), None)
+        current = (self.current,) if self.current is not None else ()
+        messages = (*self.waiting, *current, *self.retained.values())
+        return next((message for message in messages if message.request == request), None)
+
+    def abandon(self, request: int) -> None:
+        """Forgets a message that has no outcome. Its token is lost: the coordinator rejects the message."""
+        message = self.find(request)
+        if message is self._awaited:
+            self._awaited = None
+        if message is not None and message.outcome is None:
+            self.waiting = deque(one for one in self.waiting if one is not message)
+            self.retained.pop(message.number, None)
+            if message is self.current:
+                self.current = None
 
     def on_grant(self, grant: TokenGrant) -> None:
         message = self.current
@@ -122,6 +135,7 @@ class Producer:
             message.progress[sender] = max(progress.packets, message.progress.get(sender, 0))
             if progress.is_complete:
                 message.complete.add(sender)
+                self._await_all()
             else:
                 self._context.flow.ask(progress.header.parameters)
 
@@ -167,8 +181,7 @@ class Producer:
 
     def _end_heartbeat(self) -> None:
         context = self._context
-        if self._awaited is not None and not self._is_behind(self._awaited):
-            self._awaited = None
+        self._await_all()
         for message in self.retained.values():
             if message.outcome is None or (message is self._awaited and self._beat % ASK_BEATS == 0):
                 self._tell(message)
@@ -235,6 +248,12 @@ class Producer:
         self._context.outbox.append(Multicast(self._empty(message)))
         self._told = self._context.knowledge.version
 
+    def _await_all(self) -> None:
+        message = self._awaited
+        if message is not None and not self._is_behind(message):
+            self._awaited = None
+            self._context.outbox.append(ReceivedByAll(message.request))
+
     def _is_behind(self, message: Outgoing) -> bool:
         """Whether a member that receives this message does not have all of it yet."""
         context = self._context
@@ -258,6 +277,7 @@ class Producer:
             self.current = None
             if outcome is Outcome.ACCEPTED and not message.rate_min:
                 self._awaited = message
+                self._await_all()
 
 
 def deny(context: BulkContext, sender: ProcessId, nak: Nak) -> None:

@@ -19,7 +19,7 @@ from collections import deque
 from contextlib import suppress
 from math import inf
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -32,6 +32,7 @@ from cluster.bulk.effects import (
     Multicast,
     Outcome,
     Propose,
+    ReceivedByAll,
     SendTo,
 )
 from cluster.bulk.flow_control import FlowControl
@@ -58,6 +59,7 @@ UNREAD_MAX = 64  # messages that the application has not taken; beyond that this
 SENDS_MAX = 2  # messages of this member under way; the content of others is not read yet
 LEAVE_S = 30.0  # the longest that a leaving member answers NAKs
 PROGRESS_S = 0.1  # between two reports of progress
+AHEAD_MAX = 16 * 1024 * 1024  # bytes of content that are read before the network has taken them
 
 log = logging.getLogger("cluster.bulk")
 _encode = msgspec.msgpack.Encoder().encode
@@ -76,6 +78,26 @@ class BulkGap(msgspec.Struct, frozen=True):
     """This member missed messages: it was too slow or cut off. It continues with message `first`."""
 
     first: int
+
+
+class SendProgress(msgspec.Struct, frozen=True):
+    """How far a message is that this member sends. All but the last two are bytes."""
+
+    size: int  # content that was read so far
+    is_ended: bool  # that is all of it
+    sent: int  # sent at least once
+    receivers: dict[str, int]  # by the name of the member: received, as far as it told
+    repeated: int  # packets that this member has sent again
+    naks: int  # NAKs that this member has got
+
+
+class ReceiveProgress(msgspec.Struct, frozen=True):
+    """How far a message is that this member receives."""
+
+    number: int
+    producer: ProcessId
+    received: int  # bytes
+    begin: bytes  # the first packet, if it is there
 
 
 class BulkClosed(Exception):
@@ -97,6 +119,7 @@ class Bulk:
         self._timer: asyncio.TimerHandle | None = None
         self._local: deque[AnyPacket] = deque()  # packets of this process to itself
         self._outcomes: dict[int, asyncio.Future[Outcome]] = {}
+        self._everywhere: dict[int, asyncio.Future[None]] = {}  # of requests whose sender waits for all members
         self._resolved: dict[int, OutgoingFile] = {}  # content that consumers may still ask for, by message number
         self._sources: dict[int, OutgoingFile] = {}  # content without an outcome, by request
         self._turns = asyncio.Semaphore(SENDS_MAX)
@@ -107,6 +130,7 @@ class Bulk:
         self._missed = False
         self._closed = False
         self.error: Exception | None = None  # why this member stopped
+        self._leaving: asyncio.Future[None] | None = None
         machine.apply_entry = self._apply
         replica.on_primary(self._on_primary)
         if replica.primary is not None:
@@ -146,34 +170,87 @@ class Bulk:
     # ---- sending
 
     async def send(
-        self, content: AsyncIterable[bytes], on_progress: Callable[[int, int], None] | None = None
+        self,
+        content: AsyncIterable[bytes],
+        on_progress: Callable[[SendProgress], None] | None = None,
+        *,
+        min_rate: float = 0.0,
     ) -> Outcome:
         """Send a message. Returns what became of it: unknown if this member was cut off meanwhile.
 
-        Content is read to the spool when the messages before it are done, so that a sender cannot run ahead of the
-        network by more than SENDS_MAX messages. `on_progress` gets the bytes sent so far, and those of the message.
+        Content is read as fast as the network takes it, and stays in the spool until no member needs it.
+        `min_rate`: bytes per second. With 0 a slow consumer slows all: `send` returns when all members have the message.
+        Otherwise a consumer that cannot keep up with this rate falls behind, and joins again if it misses the message;
+        `send` returns when the message is accepted.
         """
         async with self._turns:
+            if self._closed:
+                raise BulkClosed("this member was closed")
             source = OutgoingFile(self._spool.directory / f"{time.monotonic_ns()}.out")
-            try:
-                async for chunk in content:
-                    source.append(chunk)
-                source.is_ended = True
-                if self._closed:
-                    raise BulkClosed("this member was closed")
-            except BaseException:
-                source.remove()
-                raise
-            request = self._process.send(self._loop.time(), source)
+            request = self._process.send(self._loop.time(), source, min_rate / PACKET_LEN)
             self._sources[request] = source
             self._drained.clear()
-            future: asyncio.Future[Outcome] = self._loop.create_future()
-            self._outcomes[request] = future
-            self._run()
-            while on_progress is not None and not future.done():
-                await asyncio.wait([future], timeout=PROGRESS_S)
-                on_progress(min(source.size, self._process.producer.sent(request) * PACKET_LEN), source.size)
-            return await future
+            decided: asyncio.Future[Outcome] = self._loop.create_future()
+            self._outcomes[request] = decided
+            if not min_rate:
+                self._everywhere[request] = self._loop.create_future()
+            watch = asyncio.ensure_future(self._watch(request, source, on_progress)) if on_progress else None
+            try:
+                await self._read(content, source, request, decided)
+                outcome = await decided
+                if outcome is Outcome.ACCEPTED and not min_rate:
+                    await self._everywhere[request]
+            except BaseException:
+                self._abandon(request)
+                raise
+            finally:
+                self._everywhere.pop(request, None)
+                if watch is not None:
+                    watch.cancel()
+            if on_progress is not None:
+                self._report(request, source, on_progress)
+            return outcome
+
+    async def _read(
+        self, content: AsyncIterable[bytes], source: OutgoingFile, request: int, decided: asyncio.Future[Outcome]
+    ) -> None:
+        """Reads the content to the spool, not faster than the network takes it."""
+        self._run()
+        async for chunk in content:
+            source.append(chunk)
+            while not decided.done() and source.size - self._sent(request) > AHEAD_MAX:
+                await asyncio.wait([decided], timeout=self.flow.heartbeat_s)
+            if decided.done():
+                return
+        source.is_ended = True
+        self._run()
+
+    def _sent(self, request: int) -> int:
+        message = self._process.producer.find(request)
+        return message.sent * PACKET_LEN if message is not None else 0
+
+    def _abandon(self, request: int) -> None:
+        """The content could not be read, or the caller gave up."""
+        self._process.producer.abandon(request)
+        self._outcomes.pop(request, None)
+        source = self._sources.pop(request, None)
+        if source is not None:
+            source.remove()
+        self._remove_sent()
+
+    async def _watch(self, request: int, source: OutgoingFile, on_progress: Callable[[SendProgress], None]) -> None:
+        while True:
+            await asyncio.sleep(PROGRESS_S)
+            self._report(request, source, on_progress)
+
+    def _report(self, request: int, source: OutgoingFile, on_progress: Callable[[SendProgress], None]) -> None:
+        message, size = self._process.producer.find(request), source.size
+        receivers = {}
+        if message is not None:
+            for member, packets in message.progress.items():
+                receivers[member.name] = size if member in message.complete else min(size, packets * PACKET_LEN)
+        sent = size if message is None else min(size, message.sent * PACKET_LEN)
+        on_progress(SendProgress(size, source.is_ended, sent, receivers, self.repeated, self.naks_received))
 
     # ---- receiving
 
@@ -186,6 +263,17 @@ class Bulk:
                 return
             self._news.clear()
             await self._news.wait()
+
+    @property
+    def receiving(self) -> list[ReceiveProgress]:
+        """The messages that are under way to this member."""
+        return [
+            ReceiveProgress(
+                number, message.producer, message.arrived * PACKET_LEN,
+                self._spool.read(number, 0) if message.arrived and not message.gaps.is_missing(0) else b"",
+            )
+            for number, message in self._process.consumer.incoming.items()
+        ]  # fmt: skip
 
     @property
     def members(self) -> tuple[ProcessId, ...]:
@@ -272,6 +360,7 @@ class Bulk:
         log.critical("this member stops: %s", error)
         self.error = error
         self._stop()
+        self._leaving = asyncio.ensure_future(self.replica.close())  # so that senders do not wait for this member
 
     def _set_timer(self) -> None:
         if self._timer is not None:
@@ -316,9 +405,9 @@ class Bulk:
                 self._spool.discard(number)
             case MessageResolved(request, number, outcome):
                 self._resolved[number] = self._sources.pop(request)
-                future = self._outcomes.pop(request)
-                if not future.done():
-                    future.set_result(outcome)
+                _resolve(self._outcomes.pop(request), outcome)
+            case ReceivedByAll(request):
+                _resolve(self._everywhere.get(request), None)
             case MissedMessages(reason):
                 self._missed = True
                 log.warning("this member joins again: %s", reason)
@@ -370,6 +459,8 @@ class Bulk:
     async def close(self) -> None:
         """Stop. Messages under way are rejected or, if enough members have them, accepted."""
         self._stop()
+        if self._leaving is not None:
+            await self._leaving
         await self.replica.close()
         for source in (*self._sources.values(), *self._resolved.values()):
             source.remove()
@@ -385,6 +476,12 @@ class Bulk:
             self._timer.cancel()
         if self.endpoint is not None:
             self.endpoint.close()
-        for future in self._outcomes.values():
+        for future in (*self._outcomes.values(), *self._everywhere.values()):
             if not future.done():
-                future.set_exception(BulkClosed("this member was closed before the outcome was known"))
+                future.set_exception(BulkClosed("this member was closed before all members had the message"))
+                future.exception()  # a future that nobody waits for yet is no error
+
+
+def _resolve(future: asyncio.Future[Any] | None, value: object) -> None:
+    if future is not None and not future.done():
+        future.set_result(value)

@@ -63,8 +63,8 @@ class Single:
         producer = self.slots[self.next - 1 - number].producer
         self.receive(producer, DataPacket(self.short_header(), number, packet, is_end, b"%d" % packet))
 
-    def send(self, packets: int) -> int:
-        request = self.process.send(self.now, MemorySource([b"%d" % at for at in range(packets)]))
+    def send(self, packets: int, rate_min: float = 0.0) -> int:
+        request = self.process.send(self.now, MemorySource([b"%d" % at for at in range(packets)]), rate_min)
         self.process.tick(self.now)
         return request
 

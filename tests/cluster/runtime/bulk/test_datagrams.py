@@ -24,7 +24,7 @@ SHORT = ShortHeader(
     1, 5, (Status.PENDING, Status.ACCEPTED, None, Status.JOINED, Status.ACCEPTED, None, None, None), Parameters(20, 64, 12)
 )
 DATA = DataPacket(SHORT, 3, 7, True, b"xyz")
-ORIGIN = "00000000"
+ORIGIN = "7198a7a3"
 
 
 def codec(me: ProcessId, key: bytes = b"k" * 32, cluster: str = "c", start: int = 9) -> DatagramCodec:
