@@ -27,7 +27,8 @@ if TYPE_CHECKING:
 SILENCE_BEATS = 24  # heartbeats of silence after which the holder of a token has failed
 ABSENCE_BEATS = 50  # heartbeats outside the primary view after which a member has failed
 REPEAT_BEATS = 16  # heartbeats after which a proposal that did not arrive in the order is repeated
-IDLE_BEATS = 8  # heartbeats between empty packets when nothing happens
+BUSY_BEATS = 2  # heartbeats between empty packets while messages are pending
+IDLE_BEATS = 8  # the same when nothing happens
 NO_REQUEST = (0, 0)
 
 
@@ -126,7 +127,7 @@ class Coordinator:
             self._announce()
 
     def next_deadline(self) -> float:
-        return self._beat_at + (1 if self._is_busy() else IDLE_BEATS) * self._context.flow.heartbeat_s
+        return self._beat_at + (BUSY_BEATS if self._is_busy() else IDLE_BEATS) * self._context.flow.heartbeat_s
 
     # ---- local actions
 

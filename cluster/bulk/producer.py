@@ -2,8 +2,8 @@
 
 Paper: Freier and Marzullo, TR 90-1141, fig. 2 and section 3.3. At most `window` data packets per heartbeat; packets
 that were asked for again come first.
-Departs: every heartbeat gets an empty packet, also one with data, and so does every change of what the producer knows,
-because data packets do not have the ids of producers. A packet is kept until its message is decided, and then for
+Departs: empty packets are also sent between data, now and then and when the producer has learned something, because data
+packets do not have the ids of producers. A packet is kept until its message is decided, and then for
 `retention` heartbeats after the last NAK, but not longer than HELD_MAX times that. Within a heartbeat the packets are
 spread over it, because a burst of a whole window overruns switches and socket buffers. A packet is sent again at most
 once per heartbeat, however many consumers ask for it.
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 SLICES = 8  # the window of a heartbeat leaves in this many bursts
 HELD_MAX = 16  # retentions for which a decided message is kept, however often it is asked for
+TELL_BEATS = 8  # heartbeats with data between two empty packets
 ASK_BEATS = 4  # heartbeats after which a token is requested again
 RANGES_MAX = 64  # ranges of one NAK that are looked at
 
@@ -153,6 +154,7 @@ class Producer:
     def tick(self, *, is_member: bool) -> None:
         context = self._context
         if context.now >= self._beat_at + context.flow.heartbeat_s:
+            self._send_allowed()  # what is left of its window: the timer may be late
             self._end_heartbeat()
         if is_member:
             self._ask()
@@ -182,12 +184,14 @@ class Producer:
     def _end_heartbeat(self) -> None:
         context = self._context
         self._await_all()
+        is_quiet = not context.flow.used or self._beat % TELL_BEATS == 0
         for message in self.retained.values():
-            if message.outcome is None or (message is self._awaited and self._beat % ASK_BEATS == 0):
+            if (message.outcome is None and is_quiet) or (message is self._awaited and self._beat % ASK_BEATS == 0):
                 self._tell(message)
+        beat = context.flow.heartbeat_s
+        self._beat_at = self._beat_at + beat if context.now < self._beat_at + 2 * beat else context.now
         context.flow.on_heartbeat()
         self._beat += 1
-        self._beat_at = context.now
         self._resent = {key: beat for key, beat in self._resent.items() if beat >= self._beat - 1}
         retention = context.flow.retention
         for number, message in list(self.retained.items()):
@@ -214,7 +218,7 @@ class Producer:
         flow = context.flow
         if flow.is_blocked:
             return
-        done = int((context.now - self._beat_at) / flow.heartbeat_s * SLICES) + 1
+        done = min(SLICES, int(min(1.0, (context.now - self._beat_at) / flow.heartbeat_s) * SLICES) + 1)
         allowed = min(flow.window, ceil(flow.window * done / SLICES)) - flow.used
         if allowed > 0 and self._told != context.knowledge.version and self.current is not None and self._has_data():
             self._tell(self.current)

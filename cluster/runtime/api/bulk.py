@@ -373,6 +373,7 @@ class Bulk:
     def _perform(self) -> None:
         while True:
             batch: list[bytes] = []  # consecutive multicasts, which leave together
+            self._spool.flush()
             for effect in self._process.take():
                 if type(effect) is Multicast:
                     self._local.append(effect.packet)
@@ -383,6 +384,9 @@ class Bulk:
                 self.endpoint.multicast(batch, self._addresses(self._peers()))
             if not self._local:
                 return
+            for number, message in self._process.producer.retained.items():
+                if isinstance(message.source, OutgoingFile):
+                    self._spool.adopt(number, message.source)
             while self._local:
                 self._process.received(self._loop.time(), self.replica.me, self._local.popleft())
 

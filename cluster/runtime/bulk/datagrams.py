@@ -143,12 +143,14 @@ class DatagramCodec:
         if len(datagram) <= HEADER_LEN or datagram[:3] != MAGIC:
             self.refused += 1
             return None
+        _, kind, origin, sequence = HEADER.unpack_from(datagram)
+        if origin == self._origin:  # a multicast of this process came back
+            return None
         fixed = datagram[: HEADER.size]
         body = memoryview(datagram)[HEADER_LEN:]
         if not compare_digest(self._hash(fixed, body, b""), datagram[HEADER.size : HEADER_LEN]):
             self.refused += 1
             return None
-        _, kind, origin, sequence = HEADER.unpack(fixed)
         if kind == DATA:
             return self._open_data(origin, sequence, datagram)
         return self._open_control(origin, sequence, body) if kind == CONTROL else None

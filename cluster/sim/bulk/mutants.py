@@ -110,7 +110,7 @@ BULK_MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "no empty packets of a producer", PRODUCER,
-        "            if message.outcome is None or (message is self._awaited and self._beat % ASK_BEATS == 0):",
+        "            if (message.outcome is None and is_quiet) or (message is self._awaited and self._beat % ASK_BEATS == 0):",
         "            if False:",
         "the loss of the last packets of a message is not noticed",
         shown_by=195,
