@@ -6,7 +6,7 @@ joins again only if none of them has the packets. A member therefore keeps its l
 member that has all packets of a message tells the coordinator (`Complete`), and tells the producer now and then how many
 it has (`Progress`). A message that changes the membership has no packets and is complete at once. Before a NAK a
 consumer waits for half a heartbeat, in which reordered packets arrive, plus up to `dally` heartbeats (section 4); it
-asks for the same packets again after NAK_BEATS.
+asks for the same packets again after NAK_BEATS, or twice the time that repairs took lately.
 """
 
 from __future__ import annotations
@@ -42,7 +42,8 @@ STATE_BEATS = 250  # heartbeats for which a joining process waits for the state
 JOIN_BEATS = 8  # heartbeats after which a request to join is repeated
 NAK_BEATS = 3  # heartbeats after which a NAK is repeated
 COMPLETE_BEATS = 4  # heartbeats after which Complete is repeated
-PROGRESS_BEATS = 10  # heartbeats between two reports of progress
+PROGRESS_BEATS = 10  # heartbeats between two reports of progress, at most
+REPORT_PACKETS = 512  # packets between two reports, at most
 NAK_RANGES_MAX = 128
 OPEN_END = 256  # packets beyond the known ones that are asked for when the end of a message is not known
 
@@ -51,7 +52,7 @@ class Incoming:
     """A message that is being received."""
 
     __slots__ = ("arrived", "asked", "asked_to", "denied", "gaps", "meter", "nak_at", "parameters", "producer",
-                 "repeat_at", "report_at", "told_at")  # fmt: skip
+                 "repeat_at", "report_at", "reported", "told_at")  # fmt: skip
 
     def __init__(self, producer: ProcessId, parameters: Parameters, now: float) -> None:
         self.producer = producer
@@ -59,6 +60,7 @@ class Incoming:
         self.meter = ReceptionMeter(now)
         self.gaps = Gaps()
         self.arrived = 0  # packets
+        self.reported = 0  # of these, the producer was told
         self.nak_at = inf  # when to ask for missing packets
         self.repeat_at = -inf  # when to ask again for those that were asked for
         self.asked_to = 0  # missing packets below this one were asked for
@@ -127,10 +129,12 @@ class Consumer:
         if message is not None and not message.gaps.is_complete:
             gaps = message.gaps
             self._context.spool.write(data.number, data.packet, data.payload)  # before it counts: a disk may be full
-            is_repair, is_gap = data.packet < message.asked_to, data.packet > gaps.seen
+            is_gap = data.packet > gaps.seen
             if gaps.arrived(data.packet, is_end=data.is_end):
                 message.arrived += 1
-                message.meter.on_packet(self._context.now, is_repair=is_repair)
+                message.meter.on_packet(self._context.now, data.packet)
+                if message.arrived - message.reported >= min(REPORT_PACKETS, self._context.room // 4 + 1):
+                    self._report(data.number, message)
                 if is_gap or gaps.total is not None:
                     self._check(data.number, message)
 
@@ -140,7 +144,8 @@ class Consumer:
             message.gaps.exists(empty.packets, is_end=empty.is_end)
             self._check(empty.number, message)
         elif self.is_member and 0 < empty.number < self.next_out:  # the producer waits for those that do not have it
-            self._context.send(sender, Progress(self._header(), empty.number, empty.packets, is_complete=True))
+            report = Progress(self._header(), empty.number, empty.packets, True, self._context.room)
+            self._context.send(sender, report)
 
     def on_deny(self, sender: ProcessId, deny: NakDeny) -> None:
         message = self.incoming.get(deny.number)
@@ -243,8 +248,9 @@ class Consumer:
         """Tells the producer how many packets of its message are here."""
         is_complete = message.gaps.is_complete
         message.report_at = inf if is_complete else self._context.now + PROGRESS_BEATS * message.heartbeat_s
-        header = self._wish(message)
-        self._context.send(message.producer, Progress(header, number, message.arrived, is_complete))
+        message.reported = message.arrived
+        report = Progress(self._wish(message), number, message.arrived, is_complete, self._context.room)
+        self._context.send(message.producer, report)
 
     def _tell_complete(self, number: int, message: Incoming) -> None:
         context = self._context
@@ -344,12 +350,15 @@ class Consumer:
         if target is None:
             self.join_again(f"packets of message {number} are no longer available")
             return False
-        message.meter.on_nak(context.now, sum(max(0, end - max(first, message.asked_to)) for first, end in ranges))
+        new = [(max(first, message.asked_to), end) for first, end in ranges if end > message.asked_to]
+        if new:
+            message.meter.on_nak(context.now, new[0][0], sum(end - first for first, end in new))
         message.asked_to = max(message.asked_to, ranges[-1][1])
         self.naks += 1
         if is_repeated:
             message.asked += 1
-            message.repeat_at = context.now + NAK_BEATS * message.heartbeat_s + self._patience(message)
+            wait_s = max(NAK_BEATS * message.heartbeat_s, 2 * message.meter.repair_s)
+            message.repeat_at = context.now + wait_s + self._patience(message)
         has_more = message.gaps.seen > message.asked_to and len(ranges) >= NAK_RANGES_MAX
         message.nak_at = context.now + message.heartbeat_s if has_more else message.repeat_at
         context.send(target, Nak(self._wish(message), number, ranges))

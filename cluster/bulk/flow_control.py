@@ -26,7 +26,8 @@ RELAX = 100
 RETENTION_MIN = 3
 LOSS_MAX = 1 / 12
 HEARTBEAT_MS_MAX = 1000
-REPAIR_BEATS = 3.0  # a repair that takes longer than this, after its NAK, needs a longer heartbeat
+REPAIR_S_MAX = 2.0
+REPAIR_BEATS = 6.0  # a repair that takes longer than this, after its NAK, needs a longer heartbeat
 
 
 class FlowControl:
@@ -112,29 +113,33 @@ class FlowControl:
 
 
 class ReceptionMeter:
-    """What a consumer measures of one message, and the parameters that it asks its producer for."""
+    """What a consumer measures of one message, and the parameters that it asks its producer for.
 
-    __slots__ = ("_arrived", "_asked", "_asked_at", "_repair_s", "_since", "_window")
+    `repair_s` is the time from a NAK to the packet that it asked for: the longest of the last ones, which decays.
+    """
+
+    __slots__ = ("_arrived", "_asked", "_probe", "_since", "_window", "repair_s")
 
     def __init__(self, now: float) -> None:
         self._since = now
         self._arrived = 0
         self._asked = 0  # packets that were asked for, for the first time
-        self._asked_at: float | None = None  # the time of a NAK that no packet has answered yet
-        self._repair_s = 0.0  # from a NAK to the first packet that it brings, smoothed
+        self._probe: tuple[int, float] | None = None  # a packet that was asked for, and when
         self._window = WINDOW_ANY
+        self.repair_s = 0.0
 
-    def on_packet(self, now: float, *, is_repair: bool) -> None:
+    def on_packet(self, now: float, packet: int) -> None:
         self._arrived += 1
-        if is_repair and self._asked_at is not None:
-            self._repair_s += (now - self._asked_at - self._repair_s) / 4
-            self._asked_at = None
+        if self._probe is not None and self._probe[0] == packet:
+            sample = min(REPAIR_S_MAX, now - self._probe[1])
+            self.repair_s = max(sample, self.repair_s + (sample - self.repair_s) / 8)
+            self._probe = None
 
-    def on_nak(self, now: float, packets: int) -> None:
-        """`packets`: those that are asked for, for the first time."""
+    def on_nak(self, now: float, packet: int, packets: int) -> None:
+        """`packets` packets from `packet` on are asked for, for the first time."""
         self._asked += packets
-        if self._asked_at is None:
-            self._asked_at = now
+        if packets and self._probe is None:
+            self._probe = (packet, now)
 
     def wish(self, now: float, parameters: Parameters) -> Parameters:
         """The parameters to ask for, given those of the producer."""
@@ -144,7 +149,7 @@ class ReceptionMeter:
             is_overrun = self._asked > LOSS_MAX * (self._arrived + self._asked)
             self._window = max(1, int(self._arrived * beat / elapsed)) if is_overrun else WINDOW_ANY
             self._since, self._arrived, self._asked = now, 0, 0
-        is_late = self._repair_s > REPAIR_BEATS * beat
+        is_late = self.repair_s > REPAIR_BEATS * beat
         heartbeat_ms = min(HEARTBEAT_MS_MAX, 2 * parameters.heartbeat_ms) if is_late else parameters.heartbeat_ms
         window = min(WINDOW_ANY, self._window * heartbeat_ms // parameters.heartbeat_ms)
         return Parameters(heartbeat_ms, window, parameters.retention)

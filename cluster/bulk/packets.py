@@ -157,11 +157,15 @@ class Complete(Packet, frozen=True, tag=9):
 
 
 class Progress(Packet, frozen=True, tag=10):
-    """For the producer: the sender has this many packets of the message. Its parameters are like those of a NAK."""
+    """For the producer: the sender has this many packets of the message. Its parameters are like those of a NAK.
+
+    `room`: how many packets the sender of this report has room for that it has not looked at yet.
+    """
 
     number: Count
     packets: Place
     is_complete: bool
+    room: Place
 
 
 ControlPacket = (

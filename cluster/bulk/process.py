@@ -118,6 +118,8 @@ class BulkProcess:
                     deny(self.context, sender, packet)
             case NakDeny():
                 self.consumer.on_deny(sender, packet)
+                if self.coordinator.is_active:
+                    self.coordinator.on_deny(sender, packet.number)
             case Progress():
                 self.producer.on_progress(sender, packet)
             case TokenGrant():

@@ -7,6 +7,8 @@ packets do not have the ids of producers. A packet is kept until its message is 
 `retention` heartbeats after the last NAK, but not longer than HELD_MAX times that. Within a heartbeat the packets are
 spread over it, because a burst of a whole window overruns switches and socket buffers. A packet is sent again at most
 once per heartbeat, however many consumers ask for it.
+Nor does a producer send more than a consumer has room for, counted from its last report: otherwise a process that is not
+scheduled for a while loses what it has no socket buffer for.
 The sender of a message chooses what a slow consumer does. With `rate_min` 0 it slows all: the producer asks for no
 other token until all members have the message. Otherwise it slows the producer down to `rate_min` packets per second,
 and falls behind if that is too fast.
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
 SLICES = 8  # the window of a heartbeat leaves in this many bursts
 HELD_MAX = 16  # retentions for which a decided message is kept, however often it is asked for
 TELL_BEATS = 8  # heartbeats with data between two empty packets
+ROOM_MIN = 32  # packets that a consumer has room for if it has not told otherwise
 ASK_BEATS = 4  # heartbeats after which a token is requested again
 RANGES_MAX = 64  # ranges of one NAK that are looked at
 
@@ -37,7 +40,7 @@ class Outgoing:
     """A message of this producer."""
 
     __slots__ = ("asked_beat", "complete", "decided_beat", "number", "outcome", "progress", "rate_min", "request",
-                 "sent", "source")  # fmt: skip
+                 "rooms", "sent", "source")  # fmt: skip
 
     def __init__(self, request: int, source: MessageSource, rate_min: float) -> None:
         self.request = request
@@ -49,6 +52,7 @@ class Outgoing:
         self.decided_beat = 0
         self.asked_beat = 0  # the last heartbeat with a NAK
         self.progress: dict[ProcessId, int] = {}  # packets that consumers have, as far as they told
+        self.rooms: dict[ProcessId, int] = {}  # packets that they have room for
         self.complete: set[ProcessId] = set()  # consumers that have all
 
     @property
@@ -59,14 +63,15 @@ class Outgoing:
 class Producer:
     """Sends the messages of one process, one after the other."""
 
-    __slots__ = ("_again", "_asked_beat", "_awaited", "_beat", "_beat_at", "_context", "_requests", "_resent", "_told",
-                 "current", "naks", "repeated", "retained", "waiting")  # fmt: skip
+    __slots__ = ("_again", "_asked_beat", "_awaited", "_beat", "_beat_at", "_context", "_limit", "_requests", "_resent",
+                 "_told", "current", "naks", "repeated", "retained", "waiting")  # fmt: skip
 
     def __init__(self, context: BulkContext, requests: int) -> None:
         self._context = context
         self._requests = requests
         self._beat = 0  # heartbeats so far
         self._beat_at = -inf  # start of the current heartbeat
+        self._limit = 0  # packets of the current message that all consumers have room for
         self._told = -1  # the version of the knowledge that an empty packet told last
         self._asked_beat = -ASK_BEATS
         self._again: dict[tuple[int, int], None] = {}  # packets to send again, in the order of the NAKs
@@ -93,7 +98,7 @@ class Producer:
         return next((message for message in messages if message.request == request), None)
 
     def abandon(self, request: int) -> None:
-        """Forgets a message that has no outcome. Its token is lost: the coordinator rejects the message."""
+        """Gives up a message that has no outcome, and its token: the coordinator rejects the message."""
         message = self.find(request)
         if message is self._awaited:
             self._awaited = None
@@ -102,6 +107,8 @@ class Producer:
             self.retained.pop(message.number, None)
             if message is self.current:
                 self.current = None
+            if message.number and self._context.coordinator is not None:
+                self._context.send(self._context.coordinator, NakDeny(self._header(), message.number))
 
     def on_grant(self, grant: TokenGrant) -> None:
         message = self.current
@@ -134,11 +141,14 @@ class Producer:
         message = self.retained.get(progress.number)
         if message is not None:
             message.progress[sender] = max(progress.packets, message.progress.get(sender, 0))
+            message.rooms[sender] = progress.room
             if progress.is_complete:
                 message.complete.add(sender)
                 self._await_all()
             else:
                 self._context.flow.ask(progress.header.parameters)
+            if message is self.current:
+                self._send_allowed()
 
     def on_status(self) -> None:
         """Statuses of messages have become known."""
@@ -179,7 +189,7 @@ class Producer:
 
     def _has_data(self) -> bool:
         message = self.current
-        return message is not None and bool(message.number) and message.sent < message.source.available
+        return message is not None and bool(message.number) and message.sent < min(message.source.available, self._limit)
 
     def _end_heartbeat(self) -> None:
         context = self._context
@@ -220,12 +230,27 @@ class Producer:
             return
         done = min(SLICES, int(min(1.0, (context.now - self._beat_at) / flow.heartbeat_s) * SLICES) + 1)
         allowed = min(flow.window, ceil(flow.window * done / SLICES)) - flow.used
+        self._set_limit()
         if allowed > 0 and self._told != context.knowledge.version and self.current is not None and self._has_data():
             self._tell(self.current)
         while allowed > 0 and (packet := self._next_packet()) is not None:
             context.outbox.append(Multicast(packet))
             flow.used += 1
             allowed -= 1
+
+    def _set_limit(self) -> None:
+        """New packets go out only if all consumers have room for them, but at the lowest rate that the sender chose."""
+        message, context = self.current, self._context
+        if message is None:
+            return
+        rooms = (
+            message.progress.get(member, 0) + message.rooms.get(member, ROOM_MIN)
+            for member in self._receivers(message)
+            if member not in message.complete and member in context.master.primary
+        )
+        self._limit = min(rooms, default=message.source.available)
+        if message.rate_min:
+            self._limit = max(self._limit, message.sent + context.flow.window_min - context.flow.used)
 
     def _next_packet(self) -> DataPacket | None:
         while self._again:
@@ -260,12 +285,13 @@ class Producer:
 
     def _is_behind(self, message: Outgoing) -> bool:
         """Whether a member that receives this message does not have all of it yet."""
-        context = self._context
-        joined = context.master.joined.items()
-        return not context.in_primary or any(
-            one.first < message.number and member != context.me and member not in message.complete
-            for member, one in joined
-        )
+        is_behind = any(member not in message.complete for member in self._receivers(message))
+        return is_behind or not self._context.in_primary
+
+    def _receivers(self, message: Outgoing) -> list[ProcessId]:
+        """The other members that receive this message."""
+        joined, me = self._context.master.joined.items(), self._context.me
+        return [member for member, one in joined if one.is_ready and one.first < message.number and member != me]
 
     def _empty(self, message: Outgoing) -> EmptyPacket:
         return EmptyPacket(self._header(), message.number, message.sent, message.is_sent)

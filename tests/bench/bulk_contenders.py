@@ -149,7 +149,8 @@ def bulk(network: BulkNetwork, content: Path, place: Path) -> Transfer:
     found = run.measure(float(told[1]), wire_bytes, content.name)
     found.lost = lost
     found.naks = sum(int(re.findall(r"(\d+) NAKs", run.log(name))[-1]) for name in network.receivers)
-    found.note += re.search(r"\d+ packets sent again", run.log(SENDER))[0]  # type: ignore[index]
+    overruns = sum(network.overruns().values())
+    found.note += f"{overruns} overruns, " + re.search(r"\d+ packets sent again", run.log(SENDER))[0]  # type: ignore[index]
     return found
 
 

@@ -59,6 +59,15 @@ class BulkNetwork(NamespaceNetwork):
             total += link["stats64"]["tx"]["bytes"]
         return total
 
+    def overruns(self) -> dict[str, int]:
+        """Datagrams that the socket buffers of the receivers had no room for so far."""
+        found = {}
+        for name in self.receivers:
+            lines = self.run(name, "grep", "^Udp:", "/proc/net/snmp").splitlines()
+            counters = dict(zip(lines[0].split(), lines[1].split(), strict=True))
+            found[name] = int(counters["RcvbufErrors"])
+        return found
+
     def lost(self) -> int:
         """Packets that were lost on the way to the receivers so far."""
         found = json.loads(self.run("", "nft", "-j", "list", "table", "netdev", "loss"))

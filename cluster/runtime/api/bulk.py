@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from cluster.bulk.effects import (
+    ROOM_MAX,
     DeliverMessage,
     Discard,
     Joined,
@@ -161,6 +162,7 @@ class Bulk:
         try:
             address = replica.addresses[0]
             bulk.endpoint = await DatagramEndpoint.listen(address, multicast, bulk._on_datagrams, bulk._run)
+            bulk._process.context.room = min(ROOM_MAX, bulk.endpoint.room)
         except BaseException:
             await bulk.close()
             raise
@@ -232,6 +234,7 @@ class Bulk:
     def _abandon(self, request: int) -> None:
         """The content could not be read, or the caller gave up."""
         self._process.producer.abandon(request)
+        self._soon()
         self._outcomes.pop(request, None)
         source = self._sources.pop(request, None)
         if source is not None:

@@ -28,6 +28,7 @@ QUEUE_MAX = 4096  # runs that wait for the socket
 ADDRESSES_MAX = 1024  # parsed addresses that are remembered
 READS_MAX = 16  # system calls before the loop gets to other work
 READ_LEN = 65_536
+KERNEL_LEN = 4608  # memory that the kernel counts for one datagram, at most
 _SEGMENT, _GRO = struct.Struct("@H"), struct.Struct("@i")
 _GRO_SPACE = socket.CMSG_SPACE(_GRO.size)
 
@@ -107,6 +108,12 @@ class DatagramEndpoint:
     def _add(self, sock: socket.socket) -> None:
         self._sockets.append(sock)
         self._loop.add_reader(sock, self._read, sock)
+
+    @property
+    def room(self) -> int:
+        """Datagrams for which the socket with the smallest buffer has room."""
+        lengths = [sock.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF) for sock in self._sockets]
+        return min(lengths) // KERNEL_LEN
 
     # ---- send
 

@@ -117,8 +117,8 @@ BULK_MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "sends before the token", PRODUCER,
-        "        return message is not None and bool(message.number) and message.sent < message.source.available",
-        "        return message is not None and message.sent < message.source.available",
+        "        return message is not None and bool(message.number) and message.sent < min(message.source.available, self._limit)",
+        "        return message is not None and message.sent < min(message.source.available, self._limit)",
         "packets without a number",
     ),
     Mutant(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from cluster.bulk.flow_control import HEARTBEAT_MS_MAX, RELAX, RETENTION_MIN, SETTLE, FlowControl, ReceptionMeter
 from cluster.bulk.packets import WINDOW_ANY, Parameters
 
@@ -83,8 +85,8 @@ def test_a_larger_window_means_less_retention_but_room_for_a_second_nak() -> Non
 def received(arrived: int, lost: int) -> ReceptionMeter:
     meter = ReceptionMeter(0.0)
     for _ in range(arrived):
-        meter.on_packet(0.01, is_repair=False)
-    meter.on_nak(0.02, lost)
+        meter.on_packet(0.01, 0)
+    meter.on_nak(0.02, 500, lost)
     return meter
 
 
@@ -102,9 +104,14 @@ def test_a_consumer_that_loses_single_packets_asks_for_nothing() -> None:
 
 def test_a_consumer_asks_for_a_longer_heartbeat_when_repairs_are_late() -> None:
     meter = ReceptionMeter(0.0)
-    for at in range(20):
-        meter.on_nak(at * 1.0, 1)
-        meter.on_packet(at * 1.0 + 0.1, is_repair=True)
-    wish = meter.wish(30.0, PARAMETERS)
-    assert wish.heartbeat_ms == 40
+    meter.on_nak(1.0, 7, 1)
+    meter.on_packet(1.1, 6)
+    assert meter.repair_s == 0.0
+    meter.on_packet(1.2, 7)
+    assert meter.repair_s == pytest.approx(0.2)
+    assert meter.wish(30.0, PARAMETERS).heartbeat_ms == 40
     assert meter.wish(30.0, Parameters(40, 128, 12)).heartbeat_ms == 40
+    for at in range(20):
+        meter.on_nak(2.0 + at, at, 1)
+        meter.on_packet(2.01 + at, at)
+    assert meter.wish(30.0, PARAMETERS).heartbeat_ms == 20

@@ -40,7 +40,7 @@ GOLDEN: tuple[tuple[ControlPacket, str], ...] = (
     (JoinRequest(HEADER, 4, True), "9407" + BYTES + "04c3"),
     (JoinConfirm(HEADER, 4, 2, (A, B), None), "9608" + BYTES + "04029292a1610092a16205c0"),
     (Complete(HEADER, 2), "9309" + BYTES + "02"),
-    (Progress(HEADER, 2, 7, False), "950a" + BYTES + "0207c2"),
+    (Progress(HEADER, 2, 7, False, 9), "960a" + BYTES + "0207c209"),
 )
 
 
