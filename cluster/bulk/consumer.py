@@ -350,6 +350,8 @@ class Consumer:
         if target is None:
             self.join_again(f"packets of message {number} are no longer available")
             return False
+        if is_repeated and message.asked_to:
+            message.meter.on_repeat(message.heartbeat_s)
         new = [(max(first, message.asked_to), end) for first, end in ranges if end > message.asked_to]
         if new:
             message.meter.on_nak(context.now, new[0][0], sum(end - first for first, end in new))
@@ -357,7 +359,7 @@ class Consumer:
         self.naks += 1
         if is_repeated:
             message.asked += 1
-            wait_s = max(NAK_BEATS * message.heartbeat_s, 2 * message.meter.repair_s)
+            wait_s = max(NAK_BEATS * message.heartbeat_s, message.meter.wait_s)
             message.repeat_at = context.now + wait_s + self._patience(message)
         has_more = message.gaps.seen > message.asked_to and len(ranges) >= NAK_RANGES_MAX
         message.nak_at = context.now + message.heartbeat_s if has_more else message.repeat_at

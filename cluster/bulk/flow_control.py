@@ -26,8 +26,8 @@ RELAX = 100
 RETENTION_MIN = 3
 LOSS_MAX = 1 / 12
 HEARTBEAT_MS_MAX = 1000
-REPAIR_S_MAX = 2.0
-REPAIR_BEATS = 6.0  # a repair that takes longer than this, after its NAK, needs a longer heartbeat
+WAIT_S_MAX = 2.0
+REPAIR_BEATS = 4.0  # a repair that takes longer than this, after its NAK, needs a longer heartbeat
 
 
 class FlowControl:
@@ -115,10 +115,12 @@ class FlowControl:
 class ReceptionMeter:
     """What a consumer measures of one message, and the parameters that it asks its producer for.
 
-    `repair_s` is the time from a NAK to the packet that it asked for: the longest of the last ones, which decays.
+    `repair_s` is the time from a NAK to the packet that it asked for, smoothed. As usual, the time of a packet that was
+    asked for twice does not count, because either NAK may have brought it; `wait_s`, after which a NAK is repeated,
+    doubles instead.
     """
 
-    __slots__ = ("_arrived", "_asked", "_probe", "_since", "_window", "repair_s")
+    __slots__ = ("_arrived", "_asked", "_probe", "_since", "_window", "repair_s", "wait_s")
 
     def __init__(self, now: float) -> None:
         self._since = now
@@ -127,12 +129,14 @@ class ReceptionMeter:
         self._probe: tuple[int, float] | None = None  # a packet that was asked for, and when
         self._window = WINDOW_ANY
         self.repair_s = 0.0
+        self.wait_s = 0.0
 
     def on_packet(self, now: float, packet: int) -> None:
         self._arrived += 1
         if self._probe is not None and self._probe[0] == packet:
-            sample = min(REPAIR_S_MAX, now - self._probe[1])
-            self.repair_s = max(sample, self.repair_s + (sample - self.repair_s) / 8)
+            sample = now - self._probe[1]
+            self.repair_s += (sample - self.repair_s) / (4 if self.repair_s else 1)
+            self.wait_s = min(WAIT_S_MAX, 2 * max(sample, self.repair_s))
             self._probe = None
 
     def on_nak(self, now: float, packet: int, packets: int) -> None:
@@ -140,6 +144,12 @@ class ReceptionMeter:
         self._asked += packets
         if packets and self._probe is None:
             self._probe = (packet, now)
+
+    def on_repeat(self, heartbeat_s: float) -> None:
+        """Packets are asked for again."""
+        if self._probe is not None:
+            self._probe = None
+            self.wait_s = min(WAIT_S_MAX, max(heartbeat_s, 2 * self.wait_s))
 
     def wish(self, now: float, parameters: Parameters) -> Parameters:
         """The parameters to ask for, given those of the producer."""

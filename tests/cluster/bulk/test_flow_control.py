@@ -110,7 +110,7 @@ def test_a_consumer_asks_for_a_longer_heartbeat_when_repairs_are_late() -> None:
     meter.on_packet(1.2, 7)
     assert meter.repair_s == pytest.approx(0.2)
     assert meter.wish(30.0, PARAMETERS).heartbeat_ms == 40
-    assert meter.wish(30.0, Parameters(40, 128, 12)).heartbeat_ms == 40
+    assert meter.wish(30.0, Parameters(80, 256, 12)).heartbeat_ms == 80
     for at in range(20):
         meter.on_nak(2.0 + at, at, 1)
         meter.on_packet(2.01 + at, at)
