@@ -3,8 +3,8 @@
 Paper: Freier and Marzullo, TR 90-1141, fig. 3 and section 3.3. `next_out` is nextOut; nextIn is `Knowledge.next`.
 Departs: a process that misses packets of an accepted message asks the producer, then the other members in turn, and
 joins again only if none of them has the packets. A member therefore keeps its last KEPT messages to repair others. A
-member that has all packets of a message tells the coordinator (`Complete`), and tells the producer now and then how many
-it has (`Progress`). A message that changes the membership has no packets and is complete at once. Before a NAK a
+member that has all packets of a message tells the coordinator (`Complete`), and tells the producer now and then how
+many it has (`ProgressReport`). A message that changes the membership has no packets and is complete at once. Before a NAK a
 consumer waits for half a heartbeat, in which reordered packets arrive, plus up to `dally` heartbeats (section 4); it
 asks for the same packets again after NAK_BEATS, or twice the time that repairs took lately.
 """
@@ -27,7 +27,7 @@ from cluster.bulk.packets import (
     Nak,
     NakDeny,
     Parameters,
-    Progress,
+    ProgressReport,
     Status,
 )
 
@@ -144,7 +144,7 @@ class Consumer:
             message.gaps.exists(empty.packets, is_end=empty.is_end)
             self._check(empty.number, message)
         elif self.is_member and 0 < empty.number < self.next_out:  # the producer waits for those that do not have it
-            report = Progress(self._header(), empty.number, empty.packets, True, self._context.room)
+            report = ProgressReport(self._header(), empty.number, empty.packets, True, self._context.room)
             self._context.send(sender, report)
 
     def on_deny(self, sender: ProcessId, deny: NakDeny) -> None:
@@ -249,7 +249,7 @@ class Consumer:
         is_complete = message.gaps.is_complete
         message.report_at = inf if is_complete else self._context.now + PROGRESS_BEATS * message.heartbeat_s
         message.reported = message.arrived
-        report = Progress(self._wish(message), number, message.arrived, is_complete, self._context.room)
+        report = ProgressReport(self._wish(message), number, message.arrived, is_complete, self._context.room)
         self._context.send(message.producer, report)
 
     def _tell_complete(self, number: int, message: Incoming) -> None:

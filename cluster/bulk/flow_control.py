@@ -1,8 +1,8 @@
 """Flow control: heartbeat, window and retention, and how producers and consumers change them. Pure.
 
 Paper: Freier and Marzullo, TR 90-1141, section 4. A producer drives the parameters towards speed, consumers towards
-reliability. A consumer measures what it receives (`ReceptionMeter`) and asks, in the parameters of its NAKs and reports,
-for a smaller window or a longer heartbeat. A producer does what the most demanding consumer asks:
+reliability. A consumer measures what it receives (`ReceptionMeter`) and asks, in the parameters of its NAKs and
+reports, for a smaller window or a longer heartbeat. A producer does what the most demanding consumer asks:
 
     a window was asked for, and none of the last SETTLE heartbeats lowered it:  window := that window
     the window was used up, no consumer asked, the socket took everything:      window := 17/16 window + 1

@@ -6,7 +6,7 @@ Departs: the status of a recent message comes with the id of its producer, so th
 message knows whom to ask. Only control packets have these ids; data packets have the bare statuses (`ShortHeader`), and
 a producer sends an empty packet before data when it has learned something new. Changes of the membership are messages
 (section 5.3) without packets: their status says it all; a token therefore does not list the members. `Complete` and
-`Progress` are new: see `coordinator` and `consumer`.
+`ProgressReport` are new: see `coordinator` and `consumer`.
 """
 
 from __future__ import annotations
@@ -23,6 +23,8 @@ T_MAX = 8  # messages whose status is in a header; the most tokens at a time (t_
 
 Count = Annotated[int, msgspec.Meta(ge=0, lt=2**53)]
 Place = Annotated[int, msgspec.Meta(ge=0, lt=2**32)]  # of a packet in its message
+Parameter = Annotated[int, msgspec.Meta(ge=1, le=65_535)]
+Retention = Annotated[int, msgspec.Meta(ge=1, le=255)]
 Ranges = tuple[tuple[Place, Place], ...]  # packets first .. end - 1 of a message, each
 
 
@@ -51,9 +53,9 @@ class RecentMessage(msgspec.Struct, frozen=True, array_like=True, gc=False):
 class Parameters(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """Flow control of the transport (section 3.3)."""
 
-    heartbeat_ms: Annotated[int, msgspec.Meta(ge=1, le=65_535)]  # base unit of time
-    window: Annotated[int, msgspec.Meta(ge=1, le=65_535)]  # data packets that a producer may send in one heartbeat
-    retention: Annotated[int, msgspec.Meta(ge=1, le=255)]  # heartbeats for which a producer must be able to send a packet again
+    heartbeat_ms: Parameter  # base unit of time
+    window: Parameter  # data packets that a producer may send in one heartbeat
+    retention: Retention  # heartbeats for which a producer must be able to send a packet again
 
 
 class Header(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -156,7 +158,7 @@ class Complete(Packet, frozen=True, tag=9):
     number: Count
 
 
-class Progress(Packet, frozen=True, tag=10):
+class ProgressReport(Packet, frozen=True, tag=10):
     """For the producer: the sender has this many packets of the message. Its parameters are like those of a NAK.
 
     `room`: how many packets the sender of this report has room for that it has not looked at yet.
@@ -169,6 +171,6 @@ class Progress(Packet, frozen=True, tag=10):
 
 
 ControlPacket = (
-    EmptyPacket | Nak | NakDeny | TokenRequest | TokenGrant | JoinRequest | JoinConfirm | Complete | Progress
+    EmptyPacket | Nak | NakDeny | TokenRequest | TokenGrant | JoinRequest | JoinConfirm | Complete | ProgressReport
 )
 AnyPacket = DataPacket | ControlPacket

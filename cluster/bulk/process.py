@@ -20,7 +20,7 @@ from cluster.bulk.packets import (
     JoinRequest,
     Nak,
     NakDeny,
-    Progress,
+    ProgressReport,
     ShortHeader,
     TokenGrant,
     TokenRequest,
@@ -120,7 +120,7 @@ class BulkProcess:
                 self.consumer.on_deny(sender, packet)
                 if self.coordinator.is_active:
                     self.coordinator.on_deny(sender, packet.number)
-            case Progress():
+            case ProgressReport():
                 self.producer.on_progress(sender, packet)
             case TokenGrant():
                 self.producer.on_grant(packet)

@@ -2,13 +2,13 @@
 
 Paper: Freier and Marzullo, TR 90-1141, fig. 2 and section 3.3. At most `window` data packets per heartbeat; packets
 that were asked for again come first.
-Departs: empty packets are also sent between data, now and then and when the producer has learned something, because data
-packets do not have the ids of producers. A packet is kept until its message is decided, and then for
+Departs: empty packets are also sent between data, now and then and when the producer has learned something, because
+data packets do not have the ids of producers. A packet is kept until its message is decided, and then for
 `retention` heartbeats after the last NAK, but not longer than HELD_MAX times that. Within a heartbeat the packets are
 spread over it, because a burst of a whole window overruns switches and socket buffers. A packet is sent again at most
 once per heartbeat, however many consumers ask for it.
-Nor does a producer send more than a consumer has room for, counted from its last report: otherwise a process that is not
-scheduled for a while loses what it has no socket buffer for.
+Nor does a producer send more than a consumer has room for, counted from its last report: otherwise a process that is
+not scheduled for a while loses what it has no socket buffer for.
 The sender of a message chooses what a slow consumer does. With `rate_min` 0 it slows all: the producer asks for no
 other token until all members have the message. Otherwise it slows the producer down to `rate_min` packets per second,
 and falls behind if that is too fast.
@@ -21,7 +21,7 @@ from math import ceil, inf
 from typing import TYPE_CHECKING
 
 from cluster.bulk.effects import MessageResolved, Multicast, Outcome, ReceivedByAll
-from cluster.bulk.packets import DataPacket, EmptyPacket, Nak, NakDeny, Progress, Status, TokenGrant, TokenRequest
+from cluster.bulk.packets import DataPacket, EmptyPacket, Nak, NakDeny, ProgressReport, Status, TokenGrant, TokenRequest
 
 if TYPE_CHECKING:
     from cluster.bulk.effects import BulkContext, MessageSource
@@ -137,7 +137,7 @@ class Producer:
             self._context.send(sender, self._empty(message))
         return True
 
-    def on_progress(self, sender: ProcessId, progress: Progress) -> None:
+    def on_progress(self, sender: ProcessId, progress: ProgressReport) -> None:
         message = self.retained.get(progress.number)
         if message is not None:
             message.progress[sender] = max(progress.packets, message.progress.get(sender, 0))
@@ -189,14 +189,17 @@ class Producer:
 
     def _has_data(self) -> bool:
         message = self.current
-        return message is not None and bool(message.number) and message.sent < min(message.source.available, self._limit)
+        if message is None or not message.number:
+            return False
+        return message.sent < min(message.source.available, self._limit)
 
     def _end_heartbeat(self) -> None:
         context = self._context
         self._await_all()
         is_quiet = not context.flow.used or self._beat % TELL_BEATS == 0
         for message in self.retained.values():
-            if (message.outcome is None and is_quiet) or (message is self._awaited and self._beat % ASK_BEATS == 0):
+            is_asked = message is self._awaited and self._beat % ASK_BEATS == 0
+            if (message.outcome is None and is_quiet) or is_asked:
                 self._tell(message)
         beat = context.flow.heartbeat_s
         self._beat_at = self._beat_at + beat if context.now < self._beat_at + 2 * beat else context.now

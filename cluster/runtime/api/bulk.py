@@ -181,7 +181,7 @@ class Bulk:
         """Send a message. Returns what became of it: unknown if this member was cut off meanwhile.
 
         Content is read as fast as the network takes it, and stays in the spool until no member needs it.
-        `min_rate`: bytes per second. With 0 a slow consumer slows all: `send` returns when all members have the message.
+        `min_rate`: bytes per second. With 0 a slow consumer slows all, and `send` returns when all members have it.
         Otherwise a consumer that cannot keep up with this rate falls behind, and joins again if it misses the message;
         `send` returns when the message is accepted.
         """
@@ -483,7 +483,8 @@ class Bulk:
             self._timer.cancel()
         if self.endpoint is not None:
             self.endpoint.close()
-        for future in (*self._outcomes.values(), *self._everywhere.values()):
+        futures: list[asyncio.Future[Any]] = [*self._outcomes.values(), *self._everywhere.values()]
+        for future in futures:
             if not future.done():
                 future.set_exception(BulkClosed("this member was closed before all members had the message"))
                 future.exception()  # a future that nobody waits for yet is no error

@@ -2,8 +2,8 @@
 
     magic (3) | kind (1) | origin (4) | sequence (8) | hash (16) | body
 
-`origin` is a short id of the sending process, `sequence` counts its datagrams. The hash is BLAKE2b keyed with the cluster
-key, over everything else. So a datagram of a stranger costs one hash, and no memory.
+`origin` is a short id of the sending process, `sequence` counts its datagrams. The hash is BLAKE2b keyed with the
+cluster key, over everything else. So a datagram of a stranger costs one hash, and no memory.
 
 The body of a control datagram names the sender, the time at which it started, and has the packet (MessagePack). It
 makes the origin known; data of an origin that is not known is dropped. The body of a data datagram is

@@ -68,7 +68,7 @@ def _family(host: str) -> socket.AddressFamily:
 class DatagramEndpoint:
     """Receives datagrams at the address of the process, and from the multicast group if there is one.
 
-    Runs of datagrams of one length leave in one system call (UDP_SEGMENT), and arrive so (UDP_GRO), where the kernel can.
+    Runs of datagrams of one length leave in one system call (UDP_SEGMENT) and arrive so (UDP_GRO).
     When a socket takes no more, datagrams wait in a bounded queue, and `is_blocked` says so.
     """
 

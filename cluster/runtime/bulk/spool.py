@@ -49,8 +49,8 @@ class SpoolFile:
 class DiskSpool:
     """The messages that this process receives. Removes what an earlier process left in its directory.
 
-    Consecutive packets are written together: `flush` writes what waits. A message of this process is not written a second
-    time: `adopt` takes the file that it is sent from.
+    Consecutive packets are written together: `flush` writes what waits. A message of this process is not written a
+    second time: `adopt` takes the file that it is sent from.
     """
 
     def __init__(self, directory: Path) -> None:

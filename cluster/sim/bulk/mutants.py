@@ -110,15 +110,15 @@ BULK_MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "no empty packets of a producer", PRODUCER,
-        "            if (message.outcome is None and is_quiet) or (message is self._awaited and self._beat % ASK_BEATS == 0):",
+        "            if (message.outcome is None and is_quiet) or is_asked:",
         "            if False:",
         "the loss of the last packets of a message is not noticed",
         shown_by=195,
     ),
     Mutant(
         "sends before the token", PRODUCER,
-        "        return message is not None and bool(message.number) and message.sent < min(message.source.available, self._limit)",
-        "        return message is not None and message.sent < min(message.source.available, self._limit)",
+        "        if message is None or not message.number:",
+        "        if message is None:",
         "packets without a number",
     ),
     Mutant(
@@ -152,8 +152,8 @@ BULK_MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "no NAK without a gap", CONSUMER,
-        "        if is_repeated and message.gaps.total is None and context.knowledge.status(number) is Status.ACCEPTED:",
-        "        if False:",
+        "            ranges = (*ranges, (message.gaps.seen, message.gaps.seen + OPEN_END))",
+        "            pass",
         "a member that saw nothing of an accepted message never asks for it",
         shown_by=1,
     ),

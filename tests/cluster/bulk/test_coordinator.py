@@ -15,7 +15,7 @@ from cluster.bulk.packets import (
     TokenGrant,
     TokenRequest,
 )
-from tests.cluster.bulk.single import A, B, BEAT, C, Single
+from tests.cluster.bulk.single import BEAT, A, B, C, Single
 
 
 def proposed(single: Single) -> list[Entry]:

@@ -17,7 +17,7 @@ from cluster.bulk.packets import (
     Nak,
     NakDeny,
     Parameters,
-    Progress,
+    ProgressReport,
     RecentMessage,
     ShortHeader,
     Status,
@@ -40,7 +40,7 @@ GOLDEN: tuple[tuple[ControlPacket, str], ...] = (
     (JoinRequest(HEADER, 4, True), "9407" + BYTES + "04c3"),
     (JoinConfirm(HEADER, 4, 2, (A, B), None), "9608" + BYTES + "04029292a1610092a16205c0"),
     (Complete(HEADER, 2), "9309" + BYTES + "02"),
-    (Progress(HEADER, 2, 7, False, 9), "960a" + BYTES + "0207c209"),
+    (ProgressReport(HEADER, 2, 7, False, 9), "960a" + BYTES + "0207c209"),
 )
 
 

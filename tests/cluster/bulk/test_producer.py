@@ -9,7 +9,7 @@ from cluster.bulk.packets import (
     EmptyPacket,
     Nak,
     NakDeny,
-    Progress,
+    ProgressReport,
     RecentMessage,
     Status,
     TokenGrant,
@@ -98,7 +98,7 @@ def test_a_nak_extends_the_retention() -> None:
         single.receive(C, Nak(single.header(), 4, ((0, 1),)))
     assert 4 in single.process.producer.retained
     for consumer in (A, C):
-        single.receive(consumer, Progress(single.header(), 4, 2, True, 99))
+        single.receive(consumer, ProgressReport(single.header(), 4, 2, True, 99))
     single.beats(single.process.context.flow.retention + 2)
     assert 4 not in single.process.producer.retained
 
@@ -110,15 +110,15 @@ def test_a_slow_consumer_slows_all() -> None:
     single.decide(4, Status.ACCEPTED)
     single.receive(A, EmptyPacket(single.header(), 0, 0, False))
     single.send(1)
-    single.receive(A, Progress(single.header(), 4, 2, True, 99))
-    single.receive(C, Progress(single.header(), 4, 1, False, 99))
+    single.receive(A, ProgressReport(single.header(), 4, 2, True, 99))
+    single.receive(C, ProgressReport(single.header(), 4, 1, False, 99))
     single.take()
     single.beats(200)
     packets = [effect.packet for effect in single.take() if hasattr(effect, "packet")]
     assert not [packet for packet in packets if isinstance(packet, TokenRequest)]
     assert [packet for packet in packets if isinstance(packet, EmptyPacket)]
     assert single.process.producer.retained[4].progress == {A: 2, C: 1}
-    single.receive(C, Progress(single.header(), 4, 2, True, 99))
+    single.receive(C, ProgressReport(single.header(), 4, 2, True, 99))
     single.beats(2)
     assert single.sent(TokenRequest)
 

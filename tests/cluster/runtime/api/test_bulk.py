@@ -183,7 +183,7 @@ def test_a_slow_consumer_slows_all_or_falls_behind(tmp_path: Path) -> None:
     async def story() -> None:
         members = await three(tmp_path)
         slow = members[2]
-        slow._takes = lambda _packet: False  # type: ignore[method-assign]
+        slow._takes = lambda packet: False  # type: ignore[method-assign]  # noqa: ARG005
         content = random.Random(5).randbytes(300_000)
         assert await members[0].send(chunks(content), min_rate=1e6) is Outcome.ACCEPTED
         sending = asyncio.ensure_future(members[0].send(chunks(b"waits")))

@@ -21,7 +21,10 @@ from cluster.runtime.bulk.spool import PACKET_LEN
 A, B = ProcessId("a", 1), ProcessId("b", 2)
 PACKET = Complete(Header(1, 1, (), Parameters(20, 64, 12)), 5)
 SHORT = ShortHeader(
-    1, 5, (Status.PENDING, Status.ACCEPTED, None, Status.JOINED, Status.ACCEPTED, None, None, None), Parameters(20, 64, 12)
+    1,
+    5,
+    (Status.PENDING, Status.ACCEPTED, None, Status.JOINED, Status.ACCEPTED, None, None, None),
+    Parameters(20, 64, 12),
 )
 DATA = DataPacket(SHORT, 3, 7, True, b"xyz")
 ORIGIN = "7198a7a3"
@@ -44,7 +47,10 @@ def test_the_layout_does_not_change() -> None:
     assert control[: HEADER.size].hex() == "71776201" + ORIGIN + "0000000000000000"
     assert control[HEADER_LEN:].hex() == "9392a16101099309940101909314400c05"
     assert data[: HEADER.size].hex() == "71776202" + ORIGIN + "0000000000000001"
-    assert data[HEADER_LEN:].hex() == "0000000000000005" + "fff13f10" + "00140040" + "0c01" + "0001" + "00000007" + "78797a"
+    assert (
+        data[HEADER_LEN:].hex()
+        == "0000000000000005" + "fff13f10" + "00140040" + "0c01" + "0001" + "00000007" + "78797a"
+    )
 
 
 def test_a_data_datagram_fits_into_the_mtu_of_ethernet() -> None:
