@@ -4,9 +4,9 @@ Paper: Freier and Marzullo, TR 90-1141, fig. 3 and section 3.3. `next_out` is ne
 Departs: a process that misses packets of an accepted message asks the producer, then the other members in turn, and
 joins again only if none of them has the packets. A member therefore keeps its last KEPT messages to repair others. A
 member that has all packets of a message tells the coordinator (`Complete`), and tells the producer now and then how
-many it has (`ProgressReport`). A message that changes the membership has no packets and is complete at once. Before a NAK a
-consumer waits for half a heartbeat, in which reordered packets arrive, plus up to `dally` heartbeats (section 4); it
-asks for the same packets again after NAK_BEATS, or twice the time that repairs took lately.
+many it has (`ProgressReport`). A message that changes the membership has no packets and is complete at once. Before
+a NAK a consumer waits for half a heartbeat, in which reordered packets arrive, plus up to `dally` heartbeats (section
+4); it asks for the same packets again after NAK_BEATS, or twice the time that repairs took lately.
 """
 
 from __future__ import annotations

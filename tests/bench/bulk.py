@@ -1,8 +1,8 @@
 """``./dev bench bulk``: a large file to several receivers, compared with udpcast, uftp and TCP to each receiver.
 
 Sender and receivers are processes in network namespaces on a bridge. A token bucket limits the sender's interface.
-Packets are lost at random on the way to each receiver, independently. Bytes on the wire are those of the Ethernet frames
-of all interfaces, so with NAKs, and with the control traffic of the group.
+Packets are lost at random on the way to each receiver, independently. Bytes on the wire are those of the Ethernet
+frames of all interfaces, so with NAKs, and with the control traffic of the group.
 """
 
 from __future__ import annotations
