@@ -26,7 +26,7 @@ from qosweb.server.request.stages import (
 )
 
 STAGES = (
-    check_message,  # version, host, expectations          400 417 505
+    check_message,  # host, expectations, ticket            400 417
     check_method,  # GET, HEAD, OPTIONS; no large bodies   204 405 413 (with a body: 400; OPTIONS: 400 404 421)
     resolve_target,  # target -> canonical path            400 404 421
     refuse_blocked,  # clients and networks on the block list   403

@@ -15,15 +15,15 @@ from typing import TYPE_CHECKING
 from qosweb.admission.class_accounts import SERVICE_BUCKETS_S
 from qosweb.admission.clock import THOUSANDTHS
 from qosweb.engine.local.request_ids import LIFE_LEN, RequestId
+from qosweb.http.request_heads import HOST
 from qosweb.server.accesslog.line import Combined, JsonLines, LogEntry, RequestDetails, quoted
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from aiohttp.http import RawRequestMessage
-
     from qosweb.admission import ClassAccount, Clock
     from qosweb.admission.class_accounts import ClassAccounts
+    from qosweb.http.request_heads import RequestHead
     from qosweb.server.accesslog.file import LogFile
     from qosweb.server.files.pages import Page
     from qosweb.server.request.exchange import Exchange
@@ -51,7 +51,7 @@ class AccessRecorder:
         self.extra_fields = extra_fields
         self.accounts = accounts
         self.statuses: Counter[int] = Counter()
-        self.hosts: dict[str, str] = {}  # valid Host fields seen so far -> their text in a JSON line
+        self.hosts: dict[bytes, str] = {}  # valid Host fields seen so far -> their text in a JSON line
         self._log = log
         self._node = node
         self._view = ""
@@ -141,24 +141,25 @@ class AccessRecorder:
         if not page.log_part:
             page.log_part = self._json.page_part(exchange.logged_path)
             page.log_tail = self._json.page_tail(200, page.size)
-        if "Host" not in exchange.message.headers or (exchange.target and exchange.target.authority is not None):
+        host = next(exchange.head.raw(HOST), None)
+        if host is None or (exchange.target and exchange.target.authority is not None):
             return  # the host that is logged is not that of the Host field
         if len(self.hosts) >= HOSTS_MAX:
             self.hosts.clear()
-        self.hosts[exchange.message.headers["Host"]] = quoted(exchange.host)
+        self.hosts[host] = quoted(exchange.host)
 
-    def extra_part(self, message: RawRequestMessage) -> str:
+    def extra_part(self, head: RequestHead) -> str:
         """The extra fields of every plain GET with this head."""
-        return self._json.extra_part(_details(message))
+        return self._json.extra_part(_details(head))
 
     def record(self, exchange: Exchange, account: ClassAccount, decision: str, status: int, size: int) -> None:
         """Record the end of a request outside the fast path."""
-        message = exchange.message
+        head = exchange.head
         entry = LogEntry(
             at_s=self._clock.wall(exchange.arrived),
             rid=self._new_rid() if exchange.rid is None else str(exchange.rid),
             client=exchange.client,
-            method=message.method,
+            method=head.method,
             host=exchange.host,
             path=exchange.logged_path,
             decision=decision,
@@ -167,9 +168,9 @@ class AccessRecorder:
             queue_s=exchange.started - exchange.arrived,
             service_s=self._clock.read() - exchange.started,
             class_name=account.name,
-            version=f"{message.version.major}.{message.version.minor}",
+            version="1.1" if head.is_http_1_1 else "1.0",
             reason=exchange.reason if decision in ("denied", "expired") else "",
-            details=_details(message, exchange.upstream_s),
+            details=_details(head, exchange.upstream_s),
             first_byte_s=None if exchange.first_byte_at is None else exchange.first_byte_at - exchange.started,
             request_id=exchange.request_id,
         )
@@ -251,6 +252,5 @@ class AccessRecorder:
         return f"{self._rid_prefix}{self._requests}"
 
 
-def _details(message: RawRequestMessage, upstream_s: float | None = None) -> RequestDetails:
-    headers = message.headers
-    return RequestDetails(message.path, headers.get("Referer"), headers.get("User-Agent"), upstream_s)
+def _details(head: RequestHead, upstream_s: float | None = None) -> RequestDetails:
+    return RequestDetails(head.target, head.value("referer"), head.value("user-agent"), upstream_s)

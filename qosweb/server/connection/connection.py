@@ -42,8 +42,7 @@ from qosweb.server.request.exchange import Exchange, Waiting
 if TYPE_CHECKING:
     import asyncio
 
-    from aiohttp.http import RawRequestMessage
-
+    from qosweb.http.request_heads import RequestHead
     from qosweb.server.connection.context import ConnectionContext
     from qosweb.server.connection.listener import Opening
 
@@ -171,7 +170,7 @@ class HttpConnection(Timeouts):
         """Handle the requests in ``data`` one by one, until the data ends or a request has to wait."""
         if (reader := self._reader) is None:
             context = self._context
-            self._reader = reader = HeadParser(context.limits.head, context.loop, context.body_flow)
+            self._reader = reader = HeadParser(context.limits.head, context.request_heads)
         self.active_at = now
         self._consuming = True
         start, size = 0, len(data)
@@ -204,23 +203,23 @@ class HttpConnection(Timeouts):
                 stage = BLOCK_CHECK if self._context.site.blocks else ADMISSION
                 self._run(exchange_of(forward, self.client, self.proxy, now, stage, self._resume))
                 return
+        is_single_piece = not self._in_head
         head = reader.read(piece, now)
         self._in_head = head is None
         if head is None:
             return
         if not self._log_part:
-            self._on_new_client(head.message, piece if head.is_single_piece else b"")
+            self._on_new_client(head, piece if is_single_piece else b"")
         if (
-            not head.has_body
-            and self._known_heads is not _NO_HEADS
-            and (plain := read_plain(head.message, self._context.recorder, self._context.site.admission)) is not None
+            self._known_heads is not _NO_HEADS
+            and (plain := read_plain(head, self._context.recorder, self._context.site.admission)) is not None
         ):
-            if head.is_single_piece:
+            if is_single_piece:
                 self._context.plain_heads.remember(piece, plain)
             if self._answer_plain(plain, now):
                 return
-        exchange = Exchange(head.message, head.has_body, self.client, now, now, self._resume, self.proxy)
-        if head.is_single_piece and not head.has_body:
+        exchange = Exchange(head, head.has_body, self.client, now, now, self._resume, self.proxy)
+        if is_single_piece and not head.has_body:
             exchange.head_bytes = piece
         self._run(exchange)
 
@@ -297,7 +296,6 @@ class HttpConnection(Timeouts):
             assert exchange.ignored_body is not None
             rest = exchange.ignored_body.feed(data)
         if not exchange.waits_for_body:
-            self._reader = None  # its parser expects a body
             self._context.loop.call_soon(self._resume, exchange)  # not now: _consume may be running
         return rest
 
@@ -343,7 +341,7 @@ class HttpConnection(Timeouts):
         is_affected = bool(context.site.blocks) and context.site.blocks.affects(self.client)
         self._known_heads = _NO_HEADS if is_affected else context.plain_heads.known
 
-    def _on_new_client(self, message: RawRequestMessage, piece: bytes) -> None:  # noqa: ARG002
+    def _on_new_client(self, head: RequestHead, piece: bytes) -> None:  # noqa: ARG002
         """The client is known: of the first request, or of the next one from a proxy. ``piece``: its complete head."""
         self._context.connections.on_first_request(self)
         self._log_part = self._context.recorder.client_part(self.client)

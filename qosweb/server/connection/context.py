@@ -9,10 +9,9 @@ if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable
 
-    from aiohttp.base_protocol import BaseProtocol
-
     from qosweb.http.forwarded import TrustedNetworks
     from qosweb.http.known_heads import KnownHeads
+    from qosweb.http.request_heads import RequestHeads
     from qosweb.server.accesslog.recorder import AccessRecorder
     from qosweb.server.connection.client_share import SharedPlaces
     from qosweb.server.connection.connections import Connections
@@ -45,7 +44,7 @@ class ConnectionContext:
     open_files: SharedPlaces  # responses being sent from disk
     plain_heads: PlainHeads
     forward_heads: KnownHeads[ForwardHead]
-    body_flow: BaseProtocol  # the parser requires it for flow control of bodies, but never gets a body
+    request_heads: RequestHeads
     pacer: SendPacer
     upstreams: Upstreams
     name: str  # of the node

@@ -73,8 +73,6 @@ class Forwarding(Sending):
         if relay is None or exchange is None:
             return
         self._relay = self._relayed_exchange = None
-        if exchange.has_body:
-            self._reader = None  # the old parser expects a body
         self.active_at = self._clock.read()
         client_left = answer is None and self._transport is None
         if relay.place.peer and not relay.is_complete and not client_left:

@@ -9,13 +9,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from aiohttp import hdrs
-
 from qosweb.server.connection.connection import HttpConnection
 
 if TYPE_CHECKING:
-    from aiohttp.http import RawRequestMessage
-
+    from qosweb.http.request_heads import RequestHead
     from qosweb.server.connection.head_parser import HeadParser
 
 
@@ -39,12 +36,11 @@ class ProxiedConnection(HttpConnection):
                 self._log_part = self._context.recorder.client_part(client)
         super()._consume_head(reader, piece, now)
 
-    def _on_new_client(self, message: RawRequestMessage, piece: bytes) -> None:
+    def _on_new_client(self, head: RequestHead, piece: bytes) -> None:
         if self.proxy:
-            headers = message.headers
             self.client = self._context.trusted.client_of(
-                self.proxy, headers.getall(hdrs.X_FORWARDED_FOR, ()), headers.getall(hdrs.FORWARDED, ())
+                self.proxy, head.values("x-forwarded-for"), head.values("forwarded")
             )
             self.renew_blocked()
             self._context.plain_heads.remember_client(piece, self.client)
-        super()._on_new_client(message, piece)
+        super()._on_new_client(head, piece)

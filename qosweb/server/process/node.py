@@ -9,13 +9,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from aiohttp.base_protocol import BaseProtocol
-
 from qosweb.admission import AdmissionControl, Clock
 from qosweb.engine.replicated.compiled_policy import CompiledPolicy
 from qosweb.errors import UsageError
 from qosweb.http.forwarded import TrustedNetworks
 from qosweb.http.known_heads import KnownHeads
+from qosweb.http.request_heads import RequestHeads
 from qosweb.server.accesslog.file import LogFile
 from qosweb.server.accesslog.recorder import AccessRecorder
 from qosweb.server.admin.browser_guard import host_name
@@ -161,7 +160,7 @@ class Node:
             self.open_files,
             PlainHeads(),
             KnownHeads(),
-            BaseProtocol(self._loop),
+            RequestHeads(settings.max_headers),
             self.pacer,
             self.upstreams,
             self.name,

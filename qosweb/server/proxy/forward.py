@@ -14,8 +14,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from aiohttp.http import HttpVersion11
-
 from qosweb.http.hops import client_lines, outgoing_fields
 from qosweb.server.proxy import upstream
 from qosweb.server.proxy.health import Failure
@@ -136,11 +134,10 @@ class Relay:
 
     def start(self) -> None:
         exchange, context = self.exchange, self._context
-        message = exchange.message
+        head = exchange.head
         outgoing = exchange.outgoing
         if outgoing is None:
-            version = b"%d.%d" % message.version
-            outgoing = outgoing_fields(message.raw_headers, me=context.upstreams.me, version=version)
+            outgoing = outgoing_fields(head, me=context.upstreams.me)
             exchange.outgoing = outgoing
         if outgoing.is_loop:
             self._end(explain(508, f"Forwarding loop: the request has passed {context.name} before."))
@@ -159,7 +156,7 @@ class Relay:
             self._rid = outgoing.request_id
             exchange.request_id = self._rid.decode()
         body = self.body
-        if message.upgrade and message.headers.get("Upgrade", "").lower() == "websocket" and body is None:
+        if head.upgrades and (head.value("upgrade") or "").lower() == "websocket" and body is None:
             self.wants_upgrade = True
         if body is not None and not body.is_complete:
             body.start(self._active_at)
@@ -184,7 +181,7 @@ class Relay:
         elif self.wants_upgrade:
             framing = b"Connection: Upgrade\r\nUpgrade: websocket\r\n"
         return b"%b %b HTTP/1.1\r\nHost: %b\r\n%b%bX-Request-Id: %b\r\n%b\r\n" % (
-            exchange.message.method.encode(),
+            exchange.head.method.encode(),
             self.place.target.encode(),
             host.encode(),
             outgoing.lines,
@@ -343,13 +340,13 @@ class Relay:
 
     def on_interim(self, head: UpstreamHead) -> None:
         """A response 1xx. 100 Continue is not passed on: this node has answered the expectation."""
-        is_http_1_1 = self.exchange.message.version == HttpVersion11
+        is_http_1_1 = self.exchange.head.is_http_1_1
         if head.status != 100 and is_http_1_1 and self._output is None and not self._client.is_write_paused:
             self._transport.write(head.wire + b"\r\n")
 
     def on_head(self, head: UpstreamHead, *, has_body: bool) -> None:
         exchange, context = self.exchange, self._context
-        message, body = exchange.message, self.body
+        asked, body = exchange.head, self.body
         if head.is_event_stream and has_body and self._output is None and not self._become_stream():
             self._fail(explain(503, "The server has too many long streams.", RETRY))
             return
@@ -357,12 +354,12 @@ class Relay:
             context.site.admission.accounts.classifier.note_links(exchange.host, exchange.target.path, [*head.links])
         framing = b""
         if has_body and head.length is None:
-            if message.version == HttpVersion11:
+            if asked.is_http_1_1:
                 self._chunked = True
                 framing = b"Transfer-Encoding: chunked\r\n"
             else:
                 self.closes = True  # the end of the connection marks the end of the body
-        self.closes |= message.should_close or message.upgrade or context.connections.draining
+        self.closes |= asked.must_close or asked.upgrades or context.connections.draining
         self.closes |= body is not None and not body.is_complete
         class_line, wire = b"", head.wire  # a node of the cluster has named the class
         if not self.place.peer:
