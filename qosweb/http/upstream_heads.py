@@ -50,6 +50,7 @@ class UpstreamHead(NamedTuple):
     is_event_stream: bool
     wire: bytes
     wire_without_qos: bytes  # without the fields of another QoS server
+    plain_len: int = -1  # of the body of a response that just passes, unless to HEAD; -1: it needs more than that
 
 
 class _Line(NamedTuple):
@@ -161,6 +162,7 @@ class UpstreamHeads:
         without_qos = wire
         if any(line.name in _QOS for line in special):
             without_qos = b"\r\n".join([*(one for one in kept if one.partition(b":")[0].lower() not in _QOS), b""])
+        is_plain = 200 <= status < 500 and not (closes or is_chunked or links or is_websocket or is_event_stream)
         return UpstreamHead(
             status,
             length,
@@ -172,4 +174,5 @@ class UpstreamHeads:
             is_event_stream,
             wire,
             without_qos,
+            -1 if not is_plain else 0 if status in (204, 304) else -1 if length is None else length,
         )

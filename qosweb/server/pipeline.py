@@ -52,10 +52,6 @@ def proceed(exchange: Exchange, site: Site) -> Answer | ForwardTarget | Waiting:
         exchange.stage += 1
 
 
-# Where a request continues whose head is known: with and without a block list.
-BLOCK_CHECK, ADMISSION = STAGES.index(refuse_blocked), STAGES.index(admit)
-
-
 def restart_at_find_page(exchange: Exchange) -> None:
     """Set ``exchange`` back to the stage ``find_page``, because its file has changed."""
     exchange.resource = exchange.page = exchange.failure = None

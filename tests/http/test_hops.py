@@ -81,9 +81,7 @@ def test_a_forwarding_loop_is_detected() -> None:
     assert not asked((b"Via", b"1.1 n10, 1.1 an1"), (b"X", b"1.1 n1")).is_loop
 
 
-@pytest.mark.parametrize(
-    ("sent", "passed"), [([b"5"], b"4"), ([b"0"], b"0"), ([b"x"], None), ([b"9" * 30], None)]
-)
+@pytest.mark.parametrize(("sent", "passed"), [([b"5"], b"4"), ([b"0"], b"0"), ([b"x"], None), ([b"9" * 30], None)])
 def test_max_forwards_is_lowered(sent: list[bytes], passed: bytes | None) -> None:
     lines = asked(*((b"Max-Forwards", value) for value in sent)).lines
     assert lines == b"Via: 1.1 n1\r\n" + (b"" if passed is None else b"Max-Forwards: %b\r\n" % passed)

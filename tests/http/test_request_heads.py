@@ -38,7 +38,8 @@ SPICES = (
     b"\r", b"\n", b"\r\n", b"\0", b" ", b"\t", b":", b",", b";", b"0", b"1", b"-", b"+", b"\x0b", b"\x85", b"\x7f",
     b"_", b"#", b"chunked", b"identity", b"close", b"keep-alive", b"HTTP/1.0", b"HTTP/1.1", b"HTTP/2.0", b"\r\n ",
     b"Content-Length: 1\r\n", b"Content-Length: 0\r\n", b"Transfer-Encoding: chunked\r\n", b"Host: h\r\n",
-    b"User-Agent: y\r\n", b"Upgrade: h2c\r\n", b"Connection: upgrade\r\n", b"Content-Length\r\n", b"GET /b HTTP/1.1\r\n",
+    b"User-Agent: y\r\n", b"Upgrade: h2c\r\n", b"Connection: upgrade\r\n",
+    b"Content-Length\r\n", b"GET /b HTTP/1.1\r\n",
 )  # fmt: skip
 
 
@@ -66,8 +67,7 @@ def request(*lines: bytes, line: bytes = b"GET /a HTTP/1.1") -> bytes:
 def meaning_here(heads: RequestHeads, head: bytes) -> Meaning | None:
     try:
         found = heads.read(head)
-    except BadRequestHead as bad:
-        assert bad.status in (400, 431, 501, 505)
+    except BadRequestHead:
         return None
     if found.target[0] not in "/*" and found.method != "CONNECT":
         try:

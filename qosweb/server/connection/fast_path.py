@@ -87,11 +87,10 @@ class PlainHeads(KnownHeads[PlainHead]):
 
     def __init__(self) -> None:
         super().__init__()
-        self.clients: dict[bytes, str] = {}  # of known heads that trusted proxies sent
+        self.clients: dict[tuple[str, bytes], str] = {}  # by the trusted proxy that sent a head, and the head
 
-    def remember_client(self, head: bytes, client: str) -> None:
-        """Remember the client that a trusted proxy names in ``head``, if the head is known."""
-        if head in self.known:
-            if len(self.clients) >= HEADS_MAX:
-                self.clients.clear()
-            self.clients[head] = client
+    def remember_client(self, proxy: str, head: bytes, client: str) -> None:
+        """Remember the client that a trusted proxy names in ``head``. It depends on the policy in no way."""
+        if len(self.clients) >= HEADS_MAX:
+            self.clients.clear()
+        self.clients[proxy, head] = client

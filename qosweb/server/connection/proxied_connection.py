@@ -25,16 +25,16 @@ class ProxiedConnection(HttpConnection):
         else:
             self._consume(data, self._clock.read())
 
-    def _consume_head(self, reader: HeadParser, piece: bytes, now: float) -> None:
+    def _consume_head(self, reader: HeadParser, data: bytes, start: int, end: int, now: float) -> int:
         if self.proxy:
-            client = None if self._in_head else self._context.plain_heads.clients.get(piece)
+            client = None if self._in_head else self._context.plain_heads.clients.get((self.proxy, data[start:end]))
             if client is None:
                 self.client, self._log_part = self.proxy, ""  # until the head is parsed
             elif client != self.client or not self._log_part:
                 self.client = client
                 self.renew_blocked()
                 self._log_part = self._context.recorder.client_part(client)
-        super()._consume_head(reader, piece, now)
+        return super()._consume_head(reader, data, start, end, now)
 
     def _on_new_client(self, head: RequestHead, piece: bytes) -> None:
         if self.proxy:
@@ -42,5 +42,7 @@ class ProxiedConnection(HttpConnection):
                 self.proxy, head.values("x-forwarded-for"), head.values("forwarded")
             )
             self.renew_blocked()
-            self._context.plain_heads.remember_client(piece, self.client)
+            context = self._context
+            if piece in context.plain_heads.known or piece in context.forward_heads.known:
+                context.plain_heads.remember_client(self.proxy, piece, self.client)
         super()._on_new_client(head, piece)

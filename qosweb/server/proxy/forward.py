@@ -15,6 +15,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from qosweb.http.hops import client_lines, outgoing_fields
+from qosweb.http.request_heads import CONTENT_LENGTH
 from qosweb.server.proxy import upstream
 from qosweb.server.proxy.health import Failure
 from qosweb.server.proxy.paced_output import PacedOutput
@@ -167,6 +168,21 @@ class Relay:
             self._output = PacedOutput(context.pacer, self._transport, permit, self._on_drained, self._on_paced_end)
         self._enter(server)
 
+    def take_over(self, server: UpstreamServer, connection: UpstreamConnection, rid: bytes, sent_at: float) -> None:
+        """Continue a request that was sent on ``connection``."""
+        self._server, self._upstream = server, connection
+        self._rid = rid
+        self._asked_at = self._active_at = self._taken_at = sent_at
+        self._attempts = self._sends = 1
+        self.has_place = True
+
+    def take_over_response(self, status: int, sent: int, held: bytes) -> None:
+        """Its response has begun: ``sent`` bytes of the body are written; ``held``: the head, if it is not."""
+        self.status = status
+        self.sent = sent
+        self._held = held
+        self._active_at = self._context.site.clock.read()
+
     def _head_for(self, server: UpstreamServer) -> bytes:
         """The head of the request for ``server``."""
         exchange, settings, body = self.exchange, server.settings, self.body
@@ -178,13 +194,14 @@ class Relay:
         if body is not None:
             length = body.length
             framing = b"Transfer-Encoding: chunked\r\n" if length is None else b"Content-Length: %d\r\n" % length
+        elif exchange.head.bits & CONTENT_LENGTH:
+            framing = b"Content-Length: 0\r\n"
         elif self.wants_upgrade:
             framing = b"Connection: Upgrade\r\nUpgrade: websocket\r\n"
         return b"%b %b HTTP/1.1\r\nHost: %b\r\n%b%bX-Request-Id: %b\r\n%b\r\n" % (
             exchange.head.method.encode(),
             self.place.target.encode(),
             host.encode(),
-            outgoing.lines,
             client_lines(
                 outgoing.claims if exchange.proxy else (),
                 exchange.proxy or exchange.client,
@@ -192,6 +209,7 @@ class Relay:
                 proto,
                 is_trusted=bool(exchange.proxy),
             ),
+            outgoing.lines,
             self._rid,
             framing,
         )

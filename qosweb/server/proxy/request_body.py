@@ -53,9 +53,7 @@ class RequestBody:
         "refusal",
     )
 
-    def __init__(
-        self, head: RequestHead, client: str, now: float, limits: BodyLimits, places: SharedPlaces
-    ) -> None:
+    def __init__(self, head: RequestHead, client: str, now: float, limits: BodyLimits, places: SharedPlaces) -> None:
         self.is_chunked = head.is_chunked
         self.length = None if self.is_chunked else head.length
         self.is_continued = False  # the client was told to send it

@@ -66,7 +66,6 @@ class Exchange:
     ignored_body: IgnoredBody | None = None  # which the connection reads before the request continues
     request_body: RequestBody | None = None  # for another server
     ticket: str | None = None  # from the query of the target; see qosweb.engine.local.tickets
-    head_bytes: bytes | None = None  # its head, if it came in one piece and has no body
     outgoing: OutgoingFields | None = None  # its fields for another server
     request_id: str = ""  # that a trusted proxy gave it
     first_byte_at: float | None = None  # when another server began to respond
