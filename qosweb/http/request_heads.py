@@ -13,6 +13,7 @@ single value.
 
 from __future__ import annotations
 
+import functools
 import re
 from typing import TYPE_CHECKING
 
@@ -32,6 +33,7 @@ METHODS = frozenset(
     }
 )  # fmt: skip
 LENGTH_MAX = (1 << 64) - 1
+NAMES_MAX = 1024  # names whose meaning is kept
 
 _REQUEST_LINE = re.compile(rb"(" + TOKEN + rb") ([\x21-\x7e]+) HTTP/([0-9])\.([0-9])")
 _ABSOLUTE_FORM = re.compile(rb"https?://[0-9A-Za-z._~%!$&'()*+,;=:@\[\]-]+(?:[/?][\x21-\x7e]*)?", re.IGNORECASE)
@@ -93,20 +95,24 @@ class RequestField:
     __slots__ = ("bit", "name", "raw_name", "value", "wire")
 
     def __init__(self, raw_name: bytes, value: bytes) -> None:
-        lower = raw_name.lower()
         self.raw_name = raw_name
-        self.name = lower.decode()
         self.value = value
-        bit = _BITS.get(lower, 0)
-        passes = lower not in REWRITTEN and lower.replace(b"_", b"-") not in DROPPED
-        if is_about_client(self.name):
-            bit, passes = CLIENT_CLAIM, False
-        self.bit = bit
+        self.name, self.bit, passes = _read_name(raw_name)
         self.wire = b"%b: %b\r\n" % (raw_name, value) if passes else b""
 
     @property
     def text(self) -> str:
         return self.value.decode("utf-8", "surrogateescape")
+
+
+@functools.lru_cache(maxsize=NAMES_MAX)
+def _read_name(raw_name: bytes) -> tuple[str, int, bool]:
+    """The name in lower case, its bit, and whether such a field passes to another server as it came."""
+    lower = raw_name.lower()
+    name = lower.decode()
+    if is_about_client(name):
+        return name, CLIENT_CLAIM, False
+    return name, _BITS.get(lower, 0), lower not in REWRITTEN and lower.replace(b"_", b"-") not in DROPPED
 
 
 class _RequestLines(KnownLines[RequestField]):
@@ -116,12 +122,12 @@ class _RequestLines(KnownLines[RequestField]):
         found = FIELD_LINE.fullmatch(line)
         if found is None:
             raise BadRequestHead(400, "a line of its head is not a field")
-        name = found[1].lower()
-        if name == b"sec-websocket-key1":
+        field = RequestField(found[1], found[2])
+        if field.name == "sec-websocket-key1":
             raise BadRequestHead(400, "it asks for an old version of WebSocket")
-        if b"\t" in line and _BITS.get(name, 0) & _FRAMING:  # some servers take a tab for a part of the value
+        if field.bit & _FRAMING and b"\t" in line:  # some servers take a tab for a part of the value
             raise BadRequestHead(400, "it has a tab in Content-Length or Transfer-Encoding")
-        return RequestField(found[1], found[2])
+        return field
 
 
 class RequestHead:

@@ -215,7 +215,8 @@ class HttpConnection(Timeouts):
         if not self._log_part:
             self._on_new_client(head, piece if is_single_piece else b"")
         if self._known_heads is not _NO_HEADS:
-            if (plain := read_plain(head, context.recorder, context.site.admission)) is not None:
+            has_files = context.site.store.root is not None
+            if has_files and (plain := read_plain(head, context.recorder, context.site.admission)) is not None:
                 if is_single_piece:
                     context.plain_heads.remember(piece, plain)
                 if self._answer_plain(plain, now):
