@@ -185,7 +185,7 @@ class PlainRelay:
             return False
         self.status = head.status
         self.first_byte_at = now = context.site.clock.read()
-        self._server.on_success(now)
+        self._server.on_response(now, head.status)
         wire = self._response_head(head)
         self._left = body_len - came
         if self._left:
