@@ -129,7 +129,7 @@ class EngineGate(OpenGate):
         assert hold.request is not None
         queue = self._engine.local_queue
         queue.now_ms = self.driver.now_ms()  # the request that starts next may be late already
-        queue.release(hold.request, self.fixed_bytes + bytes_sent)
+        queue.finish(hold.request, self.fixed_bytes + bytes_sent)
         self._learn_size(hold.account.name, bytes_sent)
         super().release(hold, bytes_sent)
 

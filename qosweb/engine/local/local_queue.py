@@ -106,7 +106,7 @@ class LocalQueue:
         return request
 
     def hold(self, class_number: int, cost: int) -> Request | None:
-        """Start a request of the fast path that takes time: it holds a channel until `release`. None: no room.
+        """Start a request of the fast path that takes time: it holds a channel until `finish`. None: no room.
 
         The caller has asked `is_open_to`. The other nodes learn of it at its end, or from `tell_held`.
         """
@@ -117,25 +117,13 @@ class LocalQueue:
         self._run(request, whole_channel(self.machine.scheduler.bound.rate_bps(class_number, cost), self.capacity_bps))
         return request
 
-    def release(self, request: Request, cost: int) -> None:
-        """A request that holds a channel has ended with this cost."""
-        if request not in self._untold:
-            self.finish(request, cost)
-            return
-        del self._untold[request]
-        request.phase = OVER
-        self.used_bps -= request.rate_bps
-        self.served(request.class_number, 1, cost)
-        if self._ready:
-            self._start_ready()
-
     def tell_held(self) -> None:
         """Tell the other nodes of all requests that hold a channel: the room for others has become scarce."""
         for request in list(self._untold):
             self.tell(request)
 
     def tell(self, request: Request) -> None:
-        """Treat a request that holds a channel as every other that runs here: `finish` ends it."""
+        """Tell the other nodes of a request that holds a channel, as of every other that runs here."""
         if request not in self._untold:
             return
         del self._untold[request]
@@ -198,6 +186,12 @@ class LocalQueue:
             return
         request.phase = OVER
         self.used_bps -= request.rate_bps
+        if request in self._untold:
+            del self._untold[request]
+            self.served(request.class_number, 1, cost)
+            if self._ready:
+                self._start_ready(until_s)
+            return
         if cost != request.cost:
             self.outbox.account(request.class_number).started_cost += cost - request.cost
         if request.owner is None:
@@ -217,6 +211,7 @@ class LocalQueue:
         """
         if request.phase is not RUNNING:
             return
+        self.tell(request)
         bound, number = self.machine.scheduler.bound, request.class_number
         if bound.terms[number].response_ms:
             used_by_others_bps = self.used_bps - request.rate_bps
