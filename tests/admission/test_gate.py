@@ -7,7 +7,7 @@ import asyncio
 from qosweb.admission import Denial, Permit, Wait
 from qosweb.admission.gate import HEAD_BYTES, MEAN_OF
 from qosweb.webqos.policy.environment import REQUEST_BYTES
-from tests.admission.requests import Door
+from tests.admission.requests import Door, Facts
 from tests.cluster.runtime.loops import eventually, run
 
 ONE_CHANNEL = "set channel = 64KB in 1s\n</a>.server_resource > 10%\n"
@@ -104,6 +104,34 @@ def test_a_request_that_waits_starts_when_another_ends() -> None:
         assert isinstance(started, Permit)
         assert started.account is wait.account
         assert door.control.in_service == 1
+
+    run(story)
+
+
+def test_a_hold_is_a_channel_until_it_is_released_or_becomes_a_permit() -> None:
+    async def story() -> None:
+        door = Door(ONE_CHANNEL, BPS)
+        account = door.control.classify(Facts(), door.clock.read())
+        hold = door.control.hold(account)
+        assert hold is not None
+        assert (door.control.in_service, account.in_service) == (1, 1)
+        assert door.control.hold(account) is None  # there is one channel
+        wait = door.enter()
+        assert isinstance(wait, Wait)
+        assert door.control.hold(account) is None  # no request overtakes the waiting one
+        door.control.release(hold, 10)
+        await eventually(lambda: bool(door.decided))
+        (started,) = door.decided
+        assert isinstance(started, Permit)
+        started.close(10)
+        await eventually(lambda: door.control.start(account))
+        again = door.control.hold(account)
+        assert again is not None
+        permit = door.control.permit_for(again)
+        assert isinstance(door.enter(), Wait)
+        permit.close(10)
+        await eventually(lambda: len(door.decided) == 2)
+        assert (door.control.in_service, account.in_service) == (1, 1)
 
     run(story)
 

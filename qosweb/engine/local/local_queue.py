@@ -57,7 +57,8 @@ class LocalQueue:
         self.ahead_ms = 0  # cluster time minus the node's time
         self.in_minority = False
         self._numbers = numbers
-        self._own: dict[int, Request] = {}  # all unfinished requests of this node
+        self._own: dict[int, Request] = {}  # all unfinished requests of this node but those below
+        self._untold: dict[Request, None] = {}  # running requests that the other nodes need not know of yet
         self._waiting = 0
         self._waiting_of: dict[int, int] = {}  # by class
         self._ready: deque[Request] = deque()  # may contain requests that are no longer ready
@@ -74,7 +75,7 @@ class LocalQueue:
     @property
     def requests(self) -> list[Request]:
         """All unfinished requests: this node's, and those redirected here."""
-        return [*self._own.values(), *self._redirects.requests]
+        return [*self._own.values(), *self._untold, *self._redirects.requests]
 
     @property
     def expected(self) -> list[tuple[ProcessId, int]]:
@@ -103,6 +104,34 @@ class LocalQueue:
         self.outbox.started(request.number, class_number, cost)
         self._wait_estimate.count_start(class_number, cost)
         return request
+
+    def hold(self, class_number: int, cost: int) -> Request | None:
+        """Start a request of the fast path that takes time: it holds a channel until `finish`. None: no room.
+
+        The caller has asked `is_open_to`. The other nodes learn of it at its end, or from `tell_held`.
+        """
+        if not self._has_room():
+            return None
+        request = Request(0, class_number, cost)
+        self._untold[request] = None
+        self._run(request, whole_channel(self.machine.scheduler.bound.rate_bps(class_number, cost), self.capacity_bps))
+        return request
+
+    def tell_held(self) -> None:
+        """Tell the other nodes of all requests that hold a channel: the room for others has become scarce."""
+        for request in list(self._untold):
+            self.tell(request)
+
+    def tell(self, request: Request) -> None:
+        """Tell the other nodes of a request that holds a channel, as of every other that runs here."""
+        if request not in self._untold:
+            return
+        del self._untold[request]
+        self._numbers += 1
+        request.number = self._numbers
+        self._own[request.number] = request
+        self.outbox.started(request.number, request.class_number, request.cost)
+        self._wait_estimate.count_start(request.class_number, request.cost)
 
     def served(self, class_number: int, count: int, cost: int) -> None:
         """Count finished requests that started at once without a call each (the fast path)."""
@@ -157,6 +186,12 @@ class LocalQueue:
             return
         request.phase = OVER
         self.used_bps -= request.rate_bps
+        if request in self._untold:
+            del self._untold[request]
+            self.served(request.class_number, 1, cost)
+            if self._ready:
+                self._start_ready(until_s)
+            return
         if cost != request.cost:
             self.outbox.account(request.class_number).started_cost += cost - request.cost
         if request.owner is None:
@@ -176,6 +211,7 @@ class LocalQueue:
         """
         if request.phase is not RUNNING:
             return
+        self.tell(request)
         bound, number = self.machine.scheduler.bound, request.class_number
         if bound.terms[number].response_ms:
             used_by_others_bps = self.used_bps - request.rate_bps
@@ -403,7 +439,7 @@ class LocalQueue:
         waiting_of, self._waiting_of = self._waiting_of, {}
         for number, waiting in waiting_of.items():
             self._waiting_of[numbers[number]] = self._waiting_of.get(numbers[number], 0) + waiting
-        for request in self._own.values():
+        for request in (*self._own.values(), *self._untold):
             request.class_number = numbers[request.class_number]
         self._redirects.translate(numbers)
         self._wait_estimate.translate(numbers)

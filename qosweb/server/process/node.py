@@ -6,19 +6,18 @@ import asyncio
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from aiohttp.base_protocol import BaseProtocol
-
 from qosweb.admission import AdmissionControl, Clock
 from qosweb.engine.replicated.compiled_policy import CompiledPolicy
 from qosweb.errors import UsageError
 from qosweb.http.forwarded import TrustedNetworks
-from qosweb.http.known_heads import KnownHeads
+from qosweb.http.request_heads import RequestHeads
 from qosweb.releases.ledger import ReleaseLedger
 from qosweb.server.accesslog.recorder import AccessRecorder
 from qosweb.server.admin.browser_guard import host_name
 from qosweb.server.cluster.block_service import BlockService
 from qosweb.server.cluster.clock_skew import ClockSkewMonitor
 from qosweb.server.cluster.membership import POLICY_LEN_MAX, ClusterMembership
+from qosweb.server.cluster.proxied_nodes import ProxiedNodes
 from qosweb.server.cluster.upstream_votes import UpstreamVotes
 from qosweb.server.connection.client_share import SharedPlaces
 from qosweb.server.connection.connection import HttpConnection
@@ -34,6 +33,7 @@ from qosweb.server.files.pacing import SendPacer
 from qosweb.server.files.page_store import PageStore
 from qosweb.server.process.console import log_message, place_of
 from qosweb.server.process.openings import BACKLOG, address_of, bind, default_name, open_log, open_root
+from qosweb.server.proxy.forward_head import ForwardHeads
 from qosweb.server.proxy.request_body import SMALL_BODIES_MAX, BodyLimits
 from qosweb.server.proxy.server import ServerDefaults
 from qosweb.server.proxy.upstream import StreamLimits, Upstreams
@@ -139,22 +139,23 @@ class Node:
             StreamLimits(settings.max_streams, settings.stream_after, settings.stream_idle),
             self._upstream_changed,
         )
+        site = Site(
+            self.store,
+            self.admission,
+            self.clock,
+            is_secure=self.tls is not None,
+            blocks=self.blocking.blocks,
+            body_limits=BodyLimits(
+                settings.max_body, settings.min_body_rate, settings.send_timeout, settings.body_timeout
+            ),
+            small_bodies=SharedPlaces(SMALL_BODIES_MAX, settings.client_share),
+            routes=self.upstreams.routes if settings.upstream else None,
+            releases=self.releases,
+        )
         self.upstream_votes = UpstreamVotes(self._loop, self.upstreams.servers, self.admission, log_message)
         self._context = ConnectionContext(
             self._loop,
-            Site(
-                self.store,
-                self.admission,
-                self.clock,
-                is_secure=self.tls is not None,
-                blocks=self.blocking.blocks,
-                body_limits=BodyLimits(
-                    settings.max_body, settings.min_body_rate, settings.send_timeout, settings.body_timeout
-                ),
-                small_bodies=SharedPlaces(SMALL_BODIES_MAX, settings.client_share),
-                routes=self.upstreams.routes if settings.upstream else None,
-                releases=self.releases,
-            ),
+            site,
             self.recorder,
             self.connections,
             ConnectionLimits(
@@ -165,8 +166,8 @@ class Node:
             ),
             self.open_files,
             PlainHeads(),
-            KnownHeads(),
-            BaseProtocol(self._loop),
+            ForwardHeads(site, self.recorder, self.upstreams.me),
+            RequestHeads(settings.max_headers),
             self.pacer,
             self.upstreams,
             self.name,
@@ -178,6 +179,7 @@ class Node:
         self.primary_since = self.started_at
         self.primary: View | None = None
         self._clock_watch: ClockSkewMonitor | None = None
+        self._proxied_nodes = ProxiedNodes(self._context.trusted, log_message) if settings.proxy_protocol else None
         self._url = ""
         self._has_primary = asyncio.Event()
         self._policy_waits: dict[str, asyncio.Future[int | None]] = {}
@@ -460,6 +462,8 @@ class Node:
             return
         if self._clock_watch is not None and self.primary is not None:
             self._clock_watch.check(wall_ms, engine.machine.pipes.values())
+        if self._proxied_nodes is not None:
+            self._proxied_nodes.check(engine.me, engine.machine.pipes)
         self.admission.report(self._url, anew=anew)
 
     def reopen_logs(self) -> None:

@@ -23,10 +23,12 @@ from qosweb.releases.manifest import Manifest
 from qosweb.server.releases.release_tree import ReleaseTree, SiteView
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
 
     from qosweb.releases.blob_store import BlobStore
     from qosweb.releases.ledger import Activation
+
+    ReadField = Callable[[str], str | None]  # the value of a header field of the request; None if it is absent
 
 COOKIE = "qosweb-release"
 FIELD = "QoSweb-Release"
@@ -108,16 +110,16 @@ class ReleasedSite:
         if waiter in self._waiters:
             self._waiters.remove(waiter)
 
-    def choose(self, headers: Mapping[str, str], path: str, *, must_decide: bool = False) -> SiteView | Behind:
+    def choose(self, field: ReadField, path: str, *, must_decide: bool = False) -> SiteView | Behind:
         """The release for a request. `must_decide`: the client has waited long enough, its number is not valid here."""
         current = self.current
-        seen = seen_by(headers)
+        seen = seen_by(field)
         if seen == current.plain.number:
             return current.plain
         if seen is not None and seen > current.plain.number and not must_decide:
             return BEHIND
-        if is_navigation(headers, path):
-            return current.plain if FIELD in headers else current.moving
+        if is_navigation(field, path):
+            return current.plain if field(FIELD) is not None else current.moving
         if seen is None:
             return current.plain
         kept = self._served.get(seen)
@@ -125,11 +127,11 @@ class ReleasedSite:
             return current.plain
         return kept.plain
 
-    def plain_view(self, headers: Mapping[str, str], path: str) -> SiteView | None:
+    def plain_view(self, field: ReadField, path: str) -> SiteView | None:
         """The release for every request with this head until the next activation; None: choose each time."""
-        seen = seen_by(headers)
+        seen = seen_by(field)
         if seen is None:
-            return self.current.moving if is_navigation(headers, path) else self.current.plain
+            return self.current.moving if is_navigation(field, path) else self.current.plain
         return self.current.plain if seen == self.number else None
 
     def in_grace(self, activations: list[Activation]) -> list[Activation]:
@@ -142,23 +144,23 @@ class ReleasedSite:
         ]
 
 
-def seen_by(headers: Mapping[str, str]) -> int | None:
+def seen_by(field: ReadField) -> int | None:
     """The number of the activation that the client has seen, if it says so."""
-    stated = headers.get(FIELD)
+    stated = field(FIELD)
     if stated is not None:
         return int(stated) if _NUMBER.fullmatch(stated) else None
-    cookie = headers.get("Cookie")
+    cookie = field("Cookie")
     if cookie is None or COOKIE not in cookie:
         return None
     found = _COOKIE.search(cookie)
     return None if found is None else int(found[1])
 
 
-def is_navigation(headers: Mapping[str, str], path: str) -> bool:
+def is_navigation(field: ReadField, path: str) -> bool:
     """Whether a client moves to another page, and not fetches a part of the page it shows."""
-    mode = headers.get("Sec-Fetch-Mode")
+    mode = field("Sec-Fetch-Mode")
     if mode is not None:
-        return mode == "navigate" and headers.get("Sec-Fetch-Dest", "document") == "document"
+        return mode == "navigate" and (field("Sec-Fetch-Dest") or "document") == "document"
     return path.endswith("/") or media_type(path.rpartition("/")[2]).startswith("text/html")
 
 

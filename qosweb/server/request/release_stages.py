@@ -32,10 +32,10 @@ class SiteReleases(Protocol):
 
 def send_blob(exchange: Exchange, site: Site) -> Answer | None:
     """Send a file of a release to another node of the cluster."""
-    if site.releases is None or not exchange.message.path.startswith(BLOB_PATH):
+    if site.releases is None or not exchange.head.target.startswith(BLOB_PATH):
         return None
     exchange.is_internal = True
-    return site.releases.blob_answer(exchange, exchange.message.path.removeprefix(BLOB_PATH))
+    return site.releases.blob_answer(exchange, exchange.head.target.removeprefix(BLOB_PATH))
 
 
 def choose_release(exchange: Exchange, site: Site) -> Answer | Waiting | None:
@@ -45,12 +45,12 @@ def choose_release(exchange: Exchange, site: Site) -> Answer | Waiting | None:
         return None
     has_waited = exchange.has_waited_for_release
     if has_waited and releases.is_cut_off:
-        chosen = releases.site.choose(exchange.message.headers, exchange.key)
+        chosen = releases.site.choose(exchange.head.value, exchange.key)
         if isinstance(chosen, Behind):
             text = "This node is cut off from its cluster, and this client has seen a newer release of the site."
             return explain(503, text, [("Retry-After", "1")])
     else:
-        chosen = releases.site.choose(exchange.message.headers, exchange.key, must_decide=has_waited)
+        chosen = releases.site.choose(exchange.head.value, exchange.key, must_decide=has_waited)
     if isinstance(chosen, Behind):
         return _wait(exchange, releases.site)
     exchange.release = chosen
