@@ -49,6 +49,7 @@ if TYPE_CHECKING:
 
 SUBMIT_S = 10.0  # how long an entry may take
 PREPARE_S = 600.0  # how long the nodes may take to fetch a release
+BETWEEN_VIEWS_S = 5.0
 STRAGGLER_S = 3.0  # how long a release that a majority holds waits for the other nodes
 LOOK_EVERY_S = 2.0
 COLLECT_EVERY_S = 60.0
@@ -117,7 +118,7 @@ class ReleaseService:
         self._trees: dict[str, ReleaseTree] = {}  # of releases that clients may get
         self._whole: set[str] = set()  # releases of which every file is here
         self._news = asyncio.Event()  # the ledger has changed: for the keeper
-        self._waiters: set[asyncio.Event] = set()  # the same, for operations under way
+        self._waiters: list[asyncio.Event] = []  # the same, for operations under way
         self._keeper: asyncio.Task[None] | None = None
         self._collected_at = 0.0
 
@@ -149,7 +150,8 @@ class ReleaseService:
 
     def _react(self) -> None:
         self._news.set()
-        for waiter in self._waiters:
+        waiters, self._waiters = self._waiters, []
+        for waiter in waiters:
             waiter.set()
         self._switch()
 
@@ -188,7 +190,7 @@ class ReleaseService:
         self, manifest_bytes: bytes, manifest: Manifest, message: str, by: str, *, force: bool
     ) -> Activation:
         """Make a release current at all nodes. Its files have been uploaded. Raises CannotPublish."""
-        self._check_primary("publish")
+        await self._await_primary("publish")
         self._check_size(manifest)
         digest = digest_of(manifest_bytes)
         missing = await self.in_thread(lambda: self.blobs.missing(one.digest for one in manifest.files))
@@ -205,7 +207,7 @@ class ReleaseService:
 
     async def rollback(self, release: str, by: str) -> Activation:
         """Make an earlier release current again: by number or digest; "" is the one before. Raises CannotPublish."""
-        self._check_primary("roll back")
+        await self._await_primary("roll back")
         kept = self.ledger.state.activations
         if not kept:
             raise CannotPublish("no release has been published")
@@ -270,12 +272,30 @@ class ReleaseService:
 
     # ---- the order
 
-    def _check_primary(self, what: str) -> None:
-        if self.is_cut_off:
-            raise CannotPublish(
-                f"this node is not in a primary view of its cluster, so it cannot {what} now; it serves release "
-                f"{self.site.number} until it is in one again"
-            )
+    async def _await_primary(self, what: str) -> None:
+        """Wait for a primary view: between two of them there is a moment without any. Raises CannotPublish."""
+        deadline = self._loop.time() + BETWEEN_VIEWS_S
+        while self.is_cut_off:
+            if self._loop.time() >= deadline:
+                raise CannotPublish(
+                    f"this node is not in a primary view of its cluster, so it cannot {what} now; it serves release "
+                    f"{self.site.number} until it is in one again"
+                )
+            await self._pause(self._news_of_ledger())
+
+    def _news_of_ledger(self) -> asyncio.Event:
+        """An event that the next change of the ledger sets."""
+        event = asyncio.Event()
+        self._waiters.append(event)
+        return event
+
+    async def _pause(self, changed: asyncio.Event) -> None:
+        """Wait for a change of the ledger, or a moment: nothing tells of a change of the view."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(0.25):
+                await changed.wait()
+        if not changed.is_set():
+            self._waiters.remove(changed)
 
     async def _submit(self, entry: ReleaseEntry) -> Activation | None:
         body = encode_entry(entry)
@@ -299,31 +319,25 @@ class ReleaseService:
 
     async def _await_holders(self, digest: str, *, force: bool) -> None:
         """Wait until all nodes hold a release, or a majority does and the others are slow. Raises CannotPublish."""
-        deadline, changed = self._loop.time() + PREPARE_S, asyncio.Event()
+        deadline = self._loop.time() + PREPARE_S
         majority_at: float | None = None
-        self._waiters.add(changed)
-        try:
-            while True:
-                changed.clear()
-                refusals = self.ledger.refusals(digest)
-                held, members = len(self.ledger.holders(digest)), len(self._members())
-                if refusals and not force:
-                    raise CannotPublish(f"{say_refusals(refusals)}; --force publishes with a majority")
-                if held == members or (force and self.ledger.is_held_by_majority(digest)):
+        while True:
+            changed = self._news_of_ledger()
+            refusals = self.ledger.refusals(digest)
+            held, members = len(self.ledger.holders(digest)), len(self._members())
+            if refusals and not force:
+                raise CannotPublish(f"{say_refusals(refusals)}; --force publishes with a majority")
+            if held == members or (force and self.ledger.is_held_by_majority(digest)):
+                return
+            now = self._loop.time()
+            if self.ledger.is_held_by_majority(digest):
+                majority_at = majority_at or now
+                if now >= majority_at + STRAGGLER_S:
                     return
-                now = self._loop.time()
-                if self.ledger.is_held_by_majority(digest):
-                    majority_at = majority_at or now
-                    if now >= majority_at + STRAGGLER_S:
-                        return
-                if now >= deadline or digest not in self.ledger.state.proposals:
-                    raise CannotPublish(f"{held} of {members} nodes have the release; a majority is needed")
-                self._check_primary("publish")
-                with suppress(TimeoutError):
-                    async with asyncio.timeout(0.25):
-                        await changed.wait()
-        finally:
-            self._waiters.discard(changed)
+            if now >= deadline or digest not in self.ledger.state.proposals:
+                raise CannotPublish(f"{held} of {members} nodes have the release; a majority is needed")
+            await self._await_primary("publish")
+            await self._pause(changed)
 
     # ---- the keeper
 
