@@ -8,11 +8,11 @@ dip measures each heavy class by itself, together with the last dips near this l
 
     slope = D of the class / ln(b / a), drawn towards 0 as if by a dip of precision DOUBT
 
-A heavy class waits inside if its slope is at least 1/2. Others bypass it if they do not wait as long: the mean D is
-less than 0.6 of what it would be if each class waited for the same time. If both hold, the ceiling of the limit is
-where the knee of the heavy class is, b e^-D, but not below a; growth is then tried every two seconds, by a fifth at
-most. Otherwise the limit may double, or grow by the less the nearer the slope and its error come to 1/2, and by a
-tenth at least.
+A heavy class waits inside if its slope is at least 1/2 and twice its error. Others bypass it if they do not wait as
+long: the mean D is less than 0.3 of what it would be if each class waited for the same time. If both hold, the
+ceiling of the limit is where the knee of the heavy class is, b e^-D, but not below a; growth is then tried every two
+seconds, by a fifth at most. Otherwise the limit may double, or grow by the less the nearer the slope and its error
+come to 1/2, and by a tenth at least.
 
 Thorough dips take as long as the slowest heavy class needs, so they are made only when the law wants to exceed the
 ceiling. A clearance ages: after ten seconds the ceiling is a quarter above the limit in use. Classes of similar
@@ -27,21 +27,25 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from qosweb.engine.laws.service_samples import LN_CAP
+
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 HEAVY = 1 / 6  # of slot time: smaller classes cannot fill the server with waiting requests
 SLOW = 2.0  # times the mean service time: others are so much faster that they can bypass unseen
 SLOPE = 0.5
-BYPASS = 0.6  # of the mean D that a common queue would cause
+SIGNIFICANT = 2.0  # standard deviations of the slope
+BYPASS = 0.3  # of the mean D that a common queue would cause
 DOUBT = 1.0
 MEMORY = 0.6  # of earlier dips at the same level
 LEVEL_MEMORY = 0.4  # a change of ln b by this makes earlier dips worthless
 STARTS_PER_SLOT = 2.5  # of a heavy class, in each phase of a thorough dip
+CEILING_MIN = 8  # no limit has run away here, and first impressions of variances are poor
 GROWTH_MIN = 0.1
 GROWTH_WARY = 0.2
 RETRY_S = 2.0
-WARY_S = 30.0  # after a class waited
+WARY_S = 10.0  # after a class waited
 AGE_S = 10.0
 AGED_ROOM = 1.25
 
@@ -82,8 +86,8 @@ class BypassGuard:
     __slots__ = ("_cleared_s", "_ln_level", "_mean", "_of", "_tried_s", "_waited_s", "ceiling", "thorough")
 
     def __init__(self, limit: int) -> None:
-        self.ceiling = limit
-        self.thorough = True  # the next dip has to be thorough
+        self.ceiling = max(CEILING_MIN, limit)
+        self.thorough = False  # the next dip has to be thorough
         self._of: dict[int, _Slope] = {}
         self._mean = _Slope()
         self._ln_level = 0.0
@@ -94,7 +98,7 @@ class BypassGuard:
         """The server changed."""
         self._of.clear()
         self._mean = _Slope()
-        self.ceiling = limit
+        self.ceiling = max(CEILING_MIN, limit)
         self._waited_s = None
 
     def active(self, now_s: float) -> bool:
@@ -121,7 +125,7 @@ class BypassGuard:
         waits = [self._of[number].value for number in heavy if self._is_bypassed(number, falls, depth)]
         if waits:
             self._waited_s = self._tried_s = now_s
-            self.ceiling = min(self.ceiling, max(2, round(high * exp(-depth * min(1.0, max(waits)))) + 1))
+            self.ceiling = min(self.ceiling, max(CEILING_MIN, round(high * exp(-depth * min(1.0, max(waits)))) + 1))
         elif thorough:
             slope = max((self._of[number].value + self._of[number].error for number in heavy), default=0.0)
             growth = max(GROWTH_MIN, 1 - max(0.0, slope) / SLOPE)
@@ -133,17 +137,19 @@ class BypassGuard:
     def bound(self, now_s: float, level: int, wanted: int) -> int:
         """At most `wanted`, and no growth beyond the ceiling."""
         if now_s - self._cleared_s > AGE_S:
-            self.ceiling = min(self.ceiling, int(level * AGED_ROOM) + 1)
+            self.ceiling = max(CEILING_MIN, min(self.ceiling, int(level * AGED_ROOM) + 1))
         tried_lately = self.active(now_s) and now_s - self._tried_s < RETRY_S
         self.thorough = wanted > self.ceiling and not tried_lately
         return min(wanted, self.ceiling)
 
     def _is_bypassed(self, number: int, falls: Mapping[int, ClassFall], depth: float) -> bool:
-        if number not in falls or self._of[number].value < SLOPE:
+        if number not in falls:
             return False
         slope = self._of[number].value
+        if slope < max(SLOPE, SIGNIFICANT * self._of[number].error):
+            return False
         wait_s = falls[number].usual_s * (1 - exp(-slope * depth))
-        common = sum(one.weight * log(1 + wait_s / one.usual_s) for one in falls.values())
+        common = sum(one.weight * min(LN_CAP, log(1 + wait_s / one.usual_s)) for one in falls.values())
         return self._mean.value * depth < BYPASS * common
 
 

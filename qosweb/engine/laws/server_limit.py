@@ -49,3 +49,8 @@ class ServerLimit:
     def restart(self) -> None:
         """The server returns after it was ejected."""
         self.law.restart()
+
+    def forget_classes(self) -> None:
+        """The policy changed, and with it the numbers of the classes."""
+        self._sampler.forget_classes()
+        self.law.forget_classes()

@@ -122,8 +122,9 @@ def steady() -> list[Scenario]:
         (20, lognormal(0.02, 1), "lognormal 20 ms"),
         (64, lognormal(0.02, 1), "lognormal 20 ms"),
     ):
+        seconds = 40.0 if name.startswith("lognormal") else 30.0
         found.append(
-            Scenario(f"{name}, {places}", places_server(places), two_classes(demand, demand, places), places=places)
+            Scenario(f"{name}, {places}", places_server(places), two_classes(demand, demand, places), seconds, places)
         )
     for places in (2, 4, 8, 32):
         for name, one, other in (
@@ -172,12 +173,14 @@ def bypass(weights: tuple[int, int] = WEIGHTS, seconds: float = 30.0) -> Scenari
     )  # fmt: skip
 
 
-def halving(places: int, one: Demand, other: Demand, name: str, options: GatewayOptions | None = None) -> Scenario:
-    """Half of the places are lost after 15 s and return after 30 s."""
+def halving(
+    places: int, one: Demand, other: Demand, name: str, options: GatewayOptions | None = None, part_s: float = 15.0
+) -> Scenario:
+    """After a third of the run half of the places are lost; after two thirds they return."""
     return Scenario(
-        f"halved, {name}, {places}", places_server(places), two_classes(one, other, places), seconds=45.0,
-        changes=(Change(15.0, _set_places(places // 2)), Change(30.0, _set_places(places))),
-        phases=(0.0, 15.0, 30.0), options=options or GatewayOptions(),
+        f"halved, {name}, {places}", places_server(places), two_classes(one, other, places), seconds=3 * part_s,
+        changes=(Change(part_s, _set_places(places // 2)), Change(2 * part_s, _set_places(places))),
+        phases=(0.0, part_s, 2 * part_s), options=options or GatewayOptions(),
     )  # fmt: skip
 
 
@@ -198,10 +201,11 @@ def changing() -> list[Scenario]:
         _changed("half as fast", full, Change(15.0, _set_slower(2.0)), Change(30.0, _set_slower(1.0))),
         _changed(
             "restarted, slow at first", half, Change(15.0, _stop(2.0)), Change(17.0, _set_slower(4.0)),
-            Change(20.0, _set_slower(1.0)), phases=(0.0, 20.0),
+            Change(20.0, _set_slower(1.0)), phases=(0.0, 15.0, 20.0),
         ),
         _changed(
-            "failing", half, Change(15.0, _set_failing(True)), Change(18.0, _set_failing(False)), phases=(0.0, 18.0)
+            "failing", half, Change(15.0, _set_failing(True)), Change(18.0, _set_failing(False)),
+            phases=(0.0, 15.0, 18.0),
         ),
         _changed("other traffic 30 %", half, Change(15.0, _add_traffic(120.0, half, 30.0)), phases=(0.0, 15.0, 30.0)),
     ]  # fmt: skip
