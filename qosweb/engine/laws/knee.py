@@ -37,7 +37,7 @@ what it was. A server that returns after it was ejected starts at 1 and, after a
 Pure: `absorb` gets batches of samples, of one gateway or of several in the same order everywhere, and `tick` gets the
 time. A decision has integers only, because it is an ordered entry; `math.exp` may differ between machines, so only
 one member decides. State is bounded by the number of classes and of open phases.
-Neighbours: `service_samples` (gateways), `service_times`, `knee_posterior`, `server_limit`; `sim` runs it.
+Neighbours: `service_samples` (gateways), `service_times`, `knee_posterior`, `bypass_guard`; `sim` runs it.
 """
 
 from __future__ import annotations
@@ -142,16 +142,6 @@ class Knee:
     def limit(self) -> int:
         """Requests in service at most, now."""
         return 1 if self.on_trial else int(self._current.limit)
-
-    @property
-    def knee(self) -> float:
-        """The median estimate of N."""
-        return self._posterior.q50
-
-    @property
-    def guarded(self) -> bool:
-        """The limit is held because a class waits inside the server."""
-        return self._guard.active(self._now_s)
 
     def decision(self) -> LimitDecision:
         return LimitDecision(self.limit, self.level, self.epoch)

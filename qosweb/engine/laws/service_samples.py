@@ -7,7 +7,7 @@ A batch has one row of sums per epoch and class. Sums are integers, because batc
 A time above `CAP` times the usual time of its class counts as the cap: tails and hangs must not decide a comparison
 of means, and a request that has not ended by then can be counted without waiting for it. Failed requests have no
 time.
-Neighbours: `knee` absorbs batches; `server_limit` joins both for a single gateway.
+Neighbours: `knee` absorbs batches.
 """
 
 from __future__ import annotations

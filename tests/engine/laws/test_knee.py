@@ -9,10 +9,28 @@ import pytest
 
 from qosweb.engine.laws.knee import LIMIT_AT_FIRST, Knee, LimitDecision
 from qosweb.engine.laws.knee_posterior import KneePosterior
-from qosweb.engine.laws.server_limit import ServerLimit
 from qosweb.engine.laws.service_samples import MICRO, UNLIMITED, Sampler, SampleRow
 
 S = 0.02
+
+
+class ServerLimit:
+    """A law and the samples of its only gateway."""
+
+    def __init__(self, limit_max: int = 1024) -> None:
+        self.law, self.sampler = Knee(limit_max), Sampler()
+        self.start, self.end, self.fail = self.sampler.start, self.sampler.end, self.sampler.fail
+
+    @property
+    def limit(self) -> int:
+        return self.law.limit
+
+    def tick(self, now_s: float, in_service: int) -> LimitDecision | None:
+        self.law.absorb(self.sampler.take())
+        decision = self.law.tick(now_s, in_service)
+        if decision is not None:
+            self.sampler.epoch = decision.epoch
+        return decision
 
 
 class FewPlaces:
@@ -181,7 +199,7 @@ def test_change_of_the_mix_is_no_change_of_service_time() -> None:
 
 def test_returned_server_starts_at_one() -> None:
     found = FewPlaces(16).run(400)
-    found.one.restart()
+    found.one.law.restart()
     assert found.one.limit == 1
     found.limits.clear()
     found.run(400)
@@ -193,7 +211,8 @@ def test_returned_server_starts_at_one() -> None:
 def test_classes_can_be_renumbered() -> None:
     found = FewPlaces(8).run(300)
     level = found.one.law.level
-    found.one.forget_classes()
+    found.one.sampler.forget_classes()
+    found.one.law.forget_classes()
     found.run(100)
     assert abs(found.one.law.level - level) <= 1
 

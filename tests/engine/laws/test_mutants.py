@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from qosweb.engine.laws.sim.mutant_catalogue import MUTANTS
 from tests.engine.laws import test_knee
 from tests.engine.laws import test_simulated_servers as simulated
+from tests.engine.laws.mutant_catalogue import MUTANTS
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -93,6 +93,11 @@ def test_restarted_server_is_full_again() -> None:
     judge_changing(CHANGING["restarted, slow at first, 8"], (5.0, 0.0, 3.0))
 
 
+def test_returned_server_is_full_again_and_a_new_policy_keeps_the_estimate() -> None:
+    judge_changing(CHANGING["ejected, 8"], (5.0, 0.0, 3.0))
+    judge_changing(CHANGING["new policy, 8"], (5.0, 1.0))
+
+
 def test_failing_server_gets_one_request_at_a_time() -> None:
     scenario = Scenario(
         "failing", places_server(8), two_classes(HALF, HALF, 8), seconds=8.0,

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 
-class EventQueue:
+class VirtualTime:
     """Calls in order of their times; equal times in order of their scheduling."""
 
     __slots__ = ("_count", "_heap", "now_s")

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Protocol
 import msgspec
 
 from qosweb.engine.laws.service_samples import Sampler
-from qosweb.engine.laws.sim.events import EventQueue
+from qosweb.engine.laws.sim.events import VirtualTime
 from qosweb.engine.laws.sim.servers import SimRequest
 
 if TYPE_CHECKING:
@@ -47,6 +47,8 @@ class AnyLaw(Protocol):
     def absorb(self, batch: SampleBatch) -> None: ...
     def tick(self, now_s: float, in_service: int) -> LimitDecision | None: ...
     def decision(self) -> LimitDecision: ...
+    def restart(self) -> None: ...
+    def forget_classes(self) -> None: ...
 
 
 class SimClass(msgspec.Struct, frozen=True):
@@ -91,7 +93,7 @@ class Gateways:
 
     def __init__(self, law: AnyLaw, classes: Sequence[SimClass], chance: SeededRandom, options: GatewayOptions) -> None:
         self.law, self.classes, self.options = law, classes, options
-        self.events = EventQueue()
+        self.events = VirtualTime()
         self.server: AnyServer
         self.buckets: list[Snapshot] = []
         self.slot_s = [0.0] * len(classes)  # slot time by class
@@ -99,6 +101,7 @@ class Gateways:
         self.failed = 0
         self.in_service = 0
         self._chance = chance
+        self._ejected = False
         self._samplers = [Sampler() for _ in range(options.gateways)]
         self._limits = [law.decision().limit] * options.gateways
         self._queues: list[deque[_Waiting]] = [deque() for _ in classes]
@@ -120,6 +123,23 @@ class Gateways:
         self.events.after(TICK_S, self._tick)
         self.events.after(0.0, self._take_snapshot)
         self.events.run(seconds)
+
+    def eject(self, seconds: float) -> None:
+        """Start nothing for a while, as health checks do with a server that does not answer."""
+        self._ejected = True
+        self.events.after(seconds, self._return)
+
+    def _return(self) -> None:
+        self._ejected = False
+        self.law.restart()
+        for gateway in range(self.options.gateways):
+            self._apply(gateway, self.law.decision())
+
+    def change_policy(self) -> None:
+        """The numbers of classes change their meaning."""
+        for sampler in self._samplers:
+            sampler.forget_classes()
+        self.law.forget_classes()
 
     # ---- load
 
@@ -148,7 +168,7 @@ class Gateways:
     # ---- service
 
     def _fill(self) -> None:
-        while self.in_service < max(self._limits):
+        while not self._ejected and self.in_service < max(self._limits):
             number = self._next_class()
             if number is None or self.in_service >= self._limits[self._queues[number][0].gateway]:
                 return

@@ -23,7 +23,7 @@ QUEUE_GOAL = 2.0
 SETTLE_WINDOW_S = 2.0
 
 
-class Window(msgspec.Struct, frozen=True):
+class Means(msgspec.Struct, frozen=True):
     """Means over a window."""
 
     use: float  # of the places
@@ -34,13 +34,13 @@ class Window(msgspec.Struct, frozen=True):
     limit_max: int
 
 
-def window(buckets: Sequence[Snapshot], from_s: float, to_s: float) -> Window:
+def window(buckets: Sequence[Snapshot], from_s: float, to_s: float) -> Means:
     part = buckets[round(from_s / BUCKET_S) : round(to_s / BUCKET_S) + 1]
     first, last = part[0], part[-1]
     seconds = (len(part) - 1) * BUCKET_S
     limits = [one.limit for one in part]
     mean = sum(limits) / len(limits)
-    return Window(
+    return Means(
         use=(last.busy - first.busy) / max(last.places - first.places, 1e-9),
         queue=(last.waiting - first.waiting) / seconds,
         work=(last.work - first.work) / seconds,
@@ -60,5 +60,5 @@ def settled_s(buckets: Sequence[Snapshot], from_s: float, to_s: float) -> float 
     return None
 
 
-def _keeps(one: Window) -> bool:
+def _keeps(one: Means) -> bool:
     return one.use >= USE_GOAL and one.queue <= QUEUE_GOAL

@@ -15,7 +15,7 @@ import msgspec
 
 from cluster.sim.seeded_random import SeededRandom
 from qosweb.engine.laws.knee import Knee, LimitDecision
-from qosweb.engine.laws.sim.events import EventQueue
+from qosweb.engine.laws.sim.events import VirtualTime
 from qosweb.engine.laws.sim.gateways import AnyServer, GatewayOptions, Gateways, SimClass
 from qosweb.engine.laws.sim.servers import PlacesServer, PooledServer, SharingServer, SimRequest
 
@@ -51,7 +51,7 @@ class Scenario(msgspec.Struct, frozen=True):
     """A server, its load, and what changes."""
 
     name: str
-    server: Callable[[EventQueue], AnyServer]
+    server: Callable[[VirtualTime], AnyServer]
     classes: tuple[SimClass, ...]
     seconds: float = 30.0
     places: int = 0  # around which the best fixed limit is searched; 0: not compared
@@ -75,6 +75,12 @@ class FixedLimit:
     def decision(self) -> LimitDecision:
         return self._decision
 
+    def restart(self) -> None:
+        """Stays."""
+
+    def forget_classes(self) -> None:
+        """Knows none."""
+
 
 def play(scenario: Scenario, seed: int, law: AnyLaw | None = None) -> Gateways:
     """Run a scenario, with the Knee law unless another is given."""
@@ -95,11 +101,11 @@ def two_classes(one: Demand, other: Demand, places: int) -> tuple[SimClass, ...]
     )
 
 
-def places_server(places: int) -> Callable[[EventQueue], AnyServer]:
+def places_server(places: int) -> Callable[[VirtualTime], AnyServer]:
     return lambda events: PlacesServer(events, places)
 
 
-def sharing_server(cores: int, lock: float = 0.0, io: float = 0.0) -> Callable[[EventQueue], AnyServer]:
+def sharing_server(cores: int, lock: float = 0.0, io: float = 0.0) -> Callable[[VirtualTime], AnyServer]:
     return lambda events: SharingServer(events, cores, lock, io)
 
 
@@ -207,6 +213,8 @@ def changing() -> list[Scenario]:
             "failing", half, Change(15.0, _set_failing(True)), Change(18.0, _set_failing(False)),
             phases=(0.0, 15.0, 18.0),
         ),
+        _changed("ejected", half, Change(15.0, lambda run: run.eject(3.0)), phases=(0.0, 15.0, 18.0)),
+        _changed("new policy", half, Change(15.0, lambda run: run.change_policy()), phases=(0.0, 15.0)),
         _changed("other traffic 30 %", half, Change(15.0, _add_traffic(120.0, half, 30.0)), phases=(0.0, 15.0, 30.0)),
     ]  # fmt: skip
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 if TYPE_CHECKING:
-    from qosweb.engine.laws.sim.events import EventQueue
+    from qosweb.engine.laws.sim.events import VirtualTime
 
 
 class SimRequest(msgspec.Struct, eq=False):
@@ -42,7 +42,7 @@ class Meters(msgspec.Struct):
 class PlacesServer:
     """N places, FIFO."""
 
-    def __init__(self, events: EventQueue, places: int) -> None:
+    def __init__(self, events: VirtualTime, places: int) -> None:
         self.events, self.places, self.slower = events, places, 1.0
         self.meters = Meters()
         self._busy = 0
@@ -119,7 +119,7 @@ class PooledServer(PlacesServer):
 class SharingServer:
     """k cores shared by all requests in service, in virtual time: each advances by the same amount of service."""
 
-    def __init__(self, events: EventQueue, cores: int, lock: float = 0.0, io: float = 0.0) -> None:
+    def __init__(self, events: VirtualTime, cores: int, lock: float = 0.0, io: float = 0.0) -> None:
         self.events, self.places, self.lock, self.io = events, cores, lock, io
         self.meters = Meters()
         self._service_s = 0.0  # that each request has received since the start
