@@ -2,8 +2,8 @@
 
 Each attack keeps its connections from one address. An honest client at another address sends requests before, during
 and after it. The ratio is p99 during the attack to p99 without (the larger of before and after, and at least
-FLOOR_MS). "slow senders and readers" is both at once from one address. Exit code 1: a ratio is above RATIO_MAX, or the
-honest client got an error.
+FLOOR_MS). `senders_and_readers` is both at once from one address. Exit code 1: a ratio is above RATIO_MAX, p99 during a
+flood is above FLOOD_MS, or the honest client got an error. Floods are load, too: beside them the processor is shared.
 """
 
 from __future__ import annotations
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 TARGETS = ("files", "proxy", "files-tls", "proxy-tls")
 BOTH = ("slow_large_body", "slow_reader")
 RATIO_MAX = 2.0
+FLOODS = ("connection_flood", "distinct_pages")
+FLOOD_MS = 250.0
 FLOOR_MS = 5.0  # of the normal p99: below it the scheduler of the machine is measured
 
 
@@ -73,11 +75,13 @@ def try_target(folder: Path, target: str, attacks: Sequence[str], size: int, req
                 memory = process.memory_info().rss >> 20
             after = waits_s(node.port, requests, tls=tls)
             normal = max(before, after, key=lambda waits: quantile(waits, 0.99))
-            ratio = 1000 * quantile(attacked, 0.99) / max(FLOOR_MS, 1000 * quantile(normal, 0.99))
-            failed += ratio > RATIO_MAX
+            p99_ms = 1000 * quantile(attacked, 0.99)
+            ratio = p99_ms / max(FLOOR_MS, 1000 * quantile(normal, 0.99))
+            is_bad = p99_ms > FLOOD_MS if attack in FLOODS else ratio > RATIO_MAX
+            failed += is_bad
             print(
                 f"{target:<10} {attack:<22} {shown(normal):>15} {shown(attacked):>17}  {ratio:5.2f}"
-                f"{' !' if ratio > RATIO_MAX else '  '}{sum(attackers.opened.values()):>10}  {memory:>4} MB",
+                f"{' !' if is_bad else '  '}{sum(attackers.opened.values()):>10}  {memory:>4} MB",
                 flush=True,
             )
     return failed

@@ -91,4 +91,4 @@ def upstream_options(*servers: Application) -> list[str]:
 
 
 if __name__ == "__main__":
-    web.run_app(application(), host="127.0.0.1", port=int(sys.argv[1]), print=None, access_log=None)
+    web.run_app(application(), host="127.0.0.1", port=int(sys.argv[1]), backlog=2048, print=None, access_log=None)

@@ -11,6 +11,7 @@ import asyncio
 import contextlib
 import itertools
 import json
+import random
 import socket
 import ssl
 import subprocess
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
 DRIP_S = 1.0  # between two bytes of a slow client
 PAUSE_S = 0.05  # before a connection is opened again
-FLOOD_PAUSE_S = 0.2  # of each connection of a flood: bounded, as the machine is shared
+FLOOD_PAUSE_S = 0.2  # of each connection of a flood, on average: bounded, as attackers and server share a machine
 READ_BUFFER = 4096
 OPEN_S = 60.0
 
@@ -63,7 +64,7 @@ async def slow_reader(channel: Channel) -> None:
 
 async def connection_flood(channel: Channel) -> None:
     channel.writer.write(b"GET /page HTTP/1.1\r\nHost: h\r\n\r\n")
-    await asyncio.sleep(FLOOD_PAUSE_S)
+    await asyncio.sleep(2 * FLOOD_PAUSE_S * random.random())
     channel.writer.transport.abort()
 
 
@@ -75,7 +76,7 @@ async def distinct_pages(channel: Channel) -> None:
         channel.writer.write(b"GET /no/such/%d HTTP/1.1\r\nHost: h\r\n\r\n" % next(NUMBERS))
         if not await channel.reader.read(65536):
             return
-        await asyncio.sleep(FLOOD_PAUSE_S)
+        await asyncio.sleep(2 * FLOOD_PAUSE_S * random.random())
 
 
 async def silence(channel: Channel) -> None:
