@@ -154,8 +154,7 @@ class Attackers:
 
     def __exit__(self, *_: object) -> None:
         try:
-            out, _ = self._process.communicate("", 60)
-            self.opened = json.loads(out)
+            self.opened = json.loads(self._process.communicate("", 60)[0])
         finally:
             self._process.kill()
             self._process.wait(30)
