@@ -32,7 +32,7 @@ def test_without_a_policy_every_request_may_start() -> None:
             permit.close(10)
         assert door.control.in_service == 0
         assert permits[0].account.in_service == 0
-        assert door.control.start(permits[0].account)
+        assert door.control.start(permits[0].account, 0)
 
     run(story)
 
@@ -95,7 +95,7 @@ def test_a_request_that_waits_starts_when_another_ends() -> None:
         wait = door.enter()
         assert isinstance(permit, Permit)
         assert isinstance(wait, Wait)
-        assert not door.control.start(permit.account)  # no request overtakes the waiting one
+        assert not door.control.start(permit.account, 0)  # no request overtakes the waiting one
         await asyncio.sleep(0)
         assert not door.decided
         permit.close(10)
@@ -212,7 +212,7 @@ def test_requests_on_the_fast_path_are_counted_afterwards() -> None:
         assert isinstance(permit, Permit)
         permit.close(0)
         account = permit.account
-        assert door.control.start(account)
+        assert door.control.start(account, 0)
         account.plain_served += 3
         account.bytes_sent += 3000
         assert door.control.engine is not None

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from qosweb.server.connection.sending import Sending
+from qosweb.server.connection.sending import WRITE_BUFFER_HIGH, WRITE_BUFFER_LOW, Sending
 from qosweb.server.proxy.forward import ForwardTarget, Relay
 from qosweb.server.proxy.forward_head import read_forward_head
 
@@ -73,6 +73,8 @@ class Forwarding(Sending):
         if relay is None or exchange is None:
             return
         self._relay = self._relayed_exchange = None
+        if exchange.permit is not None and exchange.permit.rate_bps is not None and self._transport is not None:
+            self._transport.set_write_buffer_limits(high=WRITE_BUFFER_HIGH, low=WRITE_BUFFER_LOW)
         if exchange.has_body:
             self._reader = None  # the old parser expects a body
         self.active_at = self._clock.read()
