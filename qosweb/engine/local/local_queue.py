@@ -168,16 +168,16 @@ class LocalQueue:
 
     def finish(self, request: Request, cost: int, until_s: float | None = None) -> None:
         """A running request has ended with this cost; its channel is free since `until_s`, by default since now."""
-        if request.phase is LENT:
+        phase = request.phase
+        if phase is LENT:
+            request.phase = OVER
             self._lent.discard(request)
             if cost > request.settled:
                 self.outbox.served(request.class_number, 0, cost - request.settled)
-        elif request.phase is RUNNING:
+        elif phase is RUNNING:
+            request.phase = OVER
             self._release(request, max(0, cost - request.settled))
             self._start_ready(until_s)
-        else:
-            return
-        request.phase = OVER
 
     def _release(self, request: Request, cost: int) -> None:
         """Release the channel of a running request. `cost` is what it really cost since it got the channel."""
@@ -197,9 +197,9 @@ class LocalQueue:
         """The client of a running request does not read: release its channel. `cost` is what it has cost so far."""
         if request.phase is not RUNNING:
             return
+        request.phase = LENT
         self._release(request, max(0, cost - request.settled))
         request.settled = max(cost, request.settled)
-        request.phase = LENT
         self._lent.add(request)
         self._start_ready()
 

@@ -34,6 +34,7 @@ from qosweb.server.connection.tls import TlsFiles
 from qosweb.server.files.files import Root
 from qosweb.server.files.page_store import PageStore
 from qosweb.server.pacing.send_pacer import SendPacer
+from qosweb.server.pacing.socket_buffers import limit_unsent
 from qosweb.server.process.console import log_message, place_of
 from qosweb.server.proxy.request_body import SMALL_BODIES_MAX, BodyLimits
 from qosweb.server.proxy.server import ServerDefaults
@@ -185,6 +186,8 @@ class Node:
 
     async def start(self) -> Listening:
         listener = bind(self.settings.listen, "--listen")
+        if self.pacer is not None:
+            limit_unsent(listener)
         address = address_of(listener)
         await self._enter_cluster(f"{'http' if self.tls is None else 'https'}://{address}")
         self.recorder.announce_policy()
