@@ -47,7 +47,9 @@ class Door:
         self.clock = Clock()
         policy = None if spec is None else policy_of(spec)
         loop = asyncio.get_running_loop()
-        self.control = AdmissionControl(loop, self.clock, policy, name="a", capacity_bps=capacity_bps, throttle=throttle)
+        self.control = AdmissionControl(
+            loop, self.clock, policy, name="a", capacity_bps=capacity_bps, throttle=throttle
+        )
         self.decided: list[Decided] = []
         if self.control.driver is not None:
             self.control.report()

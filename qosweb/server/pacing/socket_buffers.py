@@ -1,8 +1,8 @@
 """Socket buffers: limits the bytes that wait in the kernel, so that the order of sending decides and not the kernel.
 
 A send buffer grows to megabytes. Bytes in it are sent in no order of ours, and a client that does not read would get
-megabytes of the capacity before the pacer notices. TCP_NOTSENT_LOWAT (Linux, macOS) limits the bytes that the kernel has
-taken and not sent yet, not those on their way. Accepted sockets inherit it from the listening socket.
+megabytes of the capacity before the pacer notices. TCP_NOTSENT_LOWAT (Linux, macOS) limits the bytes that the kernel
+has taken and not sent yet, not those on their way. Accepted sockets inherit it from the listening socket.
 """
 
 from __future__ import annotations

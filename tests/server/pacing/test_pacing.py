@@ -58,7 +58,9 @@ def running(scratch: Path, *options: str, capacity: str = "512KB/s") -> RunningN
         (root / name).write_bytes(content)
     spec = scratch / "site.webqos"
     spec.write_text(SPEC)
-    return RunningNode(root, scratch, "--spec", str(spec), "--capacity", capacity, "--cache-file-max", "200KB", *options)
+    return RunningNode(
+        root, scratch, "--spec", str(spec), "--capacity", capacity, "--cache-file-max", "200KB", *options
+    )
 
 
 def least_s(size: int) -> float:

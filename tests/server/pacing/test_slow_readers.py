@@ -18,7 +18,6 @@ from tests.support.waiting import wait_for
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
 SLOW = 40
 PAGE = bytes(16 << 10)
