@@ -36,7 +36,7 @@ CREDIT_S = 0.1
 PPM = 1_000_000
 
 
-class Flow:
+class SendFlow:
     """A response in service, as the order of sending sees it."""
 
     __slots__ = ("account", "cost", "has_channel", "in_heap", "in_ring", "is_ready", "rate_bps", "ready_at", "start_s")
@@ -64,7 +64,7 @@ class SendClass:
 
     def __init__(self, account: ClassAccount) -> None:
         self.account = account
-        self.ring: deque[Flow] = deque()  # may contain responses that are no longer ready
+        self.ring: deque[SendFlow] = deque()  # may contain responses that are no longer ready
         self.ready = 0
         self.virtual = 0.0
         self.spare = 0.0  # virtual time while the class has no weight
@@ -78,10 +78,10 @@ class SendOrder:
         self._classes: dict[str, SendClass] = {}
         self._virtual = 0.0  # the greatest virtual time at which a class sent
         self._spare = 0.0
-        self._heaps: tuple[list[tuple[float, int, Flow]], ...] = ([], [])  # by due time: always-available, others
+        self._heaps: tuple[list[tuple[float, int, SendFlow]], ...] = ([], [])  # by due time: always-available, others
         self._numbers = count()
 
-    def set_ready(self, flow: Flow, now: float, rate_bps: float, quantum: int) -> None:
+    def set_ready(self, flow: SendFlow, now: float, rate_bps: float, quantum: int) -> None:
         """A response can send: it is new, or its client reads again, or there are more bytes."""
         if flow.is_ready:
             return
@@ -102,7 +102,7 @@ class SendOrder:
             group.ring.append(flow)
         self._expect(flow, quantum)
 
-    def set_waiting(self, flow: Flow) -> None:
+    def set_waiting(self, flow: SendFlow) -> None:
         """A response cannot send now, or has ended."""
         if not flow.is_ready:
             return
@@ -115,7 +115,7 @@ class SendOrder:
                 one.in_ring = False
             group.ring.clear()
 
-    def get_channel(self, flow: Flow, rate_bps: int, now: float, quantum: int) -> None:
+    def get_channel(self, flow: SendFlow, rate_bps: int, now: float, quantum: int) -> None:
         """A response that had lent its channel has one again."""
         flow.has_channel = True
         flow.rate_bps = rate_bps
@@ -123,7 +123,7 @@ class SendOrder:
         if flow.is_ready:
             self._expect(flow, quantum)
 
-    def next(self, now: float, quantum: int) -> Flow | None:
+    def next(self, now: float, quantum: int) -> SendFlow | None:
         """The response that sends next; None if none is ready."""
         if not self.ready:
             return None
@@ -138,7 +138,7 @@ class SendOrder:
                 self._expect(flow, quantum)  # it was sent some by its share
         return self._next_by_share()
 
-    def _next_by_share(self) -> Flow:
+    def _next_by_share(self) -> SendFlow:
         best: tuple[int, float] | None = None
         chosen: SendClass | None = None
         for group in self._classes.values():
@@ -158,7 +158,7 @@ class SendOrder:
         ring.rotate(-1)
         return ring[-1]
 
-    def sent(self, flow: Flow, cost: int, now: float, quantum: int) -> None:
+    def sent(self, flow: SendFlow, cost: int, now: float, quantum: int) -> None:
         """Charge what a response has sent."""
         flow.cost += cost
         flow.ready_at = now
@@ -177,13 +177,13 @@ class SendOrder:
         if flow.is_ready:
             self._expect(flow, quantum)
 
-    def _expect(self, flow: Flow, quantum: int) -> None:
+    def _expect(self, flow: SendFlow, quantum: int) -> None:
         if not flow.in_heap and flow.has_channel:
             flow.in_heap = True
             heap = self._heaps[0 if self._weight_of(flow.account) is None else 1]
             heappush(heap, (_due_s(flow, quantum), next(self._numbers), flow))
 
 
-def _due_s(flow: Flow, quantum: int) -> float:
+def _due_s(flow: SendFlow, quantum: int) -> float:
     """When the next bytes of a response are due."""
     return flow.start_s + (flow.cost + flow.next_cost(quantum)) / flow.rate_bps

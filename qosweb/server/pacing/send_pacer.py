@@ -21,7 +21,7 @@ from collections import deque
 from time import perf_counter
 from typing import TYPE_CHECKING
 
-from qosweb.server.pacing.send_order import Flow, SendOrder
+from qosweb.server.pacing.send_order import SendFlow, SendOrder
 
 if TYPE_CHECKING:
     import asyncio
@@ -42,7 +42,7 @@ STARVED_S = 0.05
 RECLAIMED_AT_ONCE = 32
 
 
-class PacedFlow(Flow):
+class PacedFlow(SendFlow):
     """A response that the pacer sends. Subclasses write the bytes."""
 
     __slots__ = ("_pacer", "_permit", "_transport", "blocked_at", "is_closed")

@@ -9,14 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from qosweb.admission.class_accounts import ClassAccount
-from qosweb.server.pacing.send_order import LEAD_S, Flow, SendOrder
+from qosweb.server.pacing.send_order import LEAD_S, SendFlow, SendOrder
 
 QUANTUM = 1000
 RATE = 1_000_000.0
 WEIGHTS: dict[str, int | None] = {"a": 700_000, "b": 300_000, "now": None, "last": 0}
 
 
-class Endless(Flow):
+class Endless(SendFlow):
     """A response without end."""
 
     __slots__ = ("name",)
@@ -35,13 +35,13 @@ class Pipe:
     def __init__(self) -> None:
         self.order = SendOrder(lambda account: WEIGHTS[account.name])
         self.now = 0.0
-        self.got: Counter[Flow] = Counter()
+        self.got: Counter[SendFlow] = Counter()
 
     def add(self, *flows: Endless) -> None:
         for flow in flows:
             self.order.set_ready(flow, self.now, RATE, QUANTUM)
 
-    def run(self, seconds: float) -> Counter[Flow]:
+    def run(self, seconds: float) -> Counter[SendFlow]:
         before = self.got.copy()
         until = self.now + seconds
         while self.now < until:
@@ -53,7 +53,7 @@ class Pipe:
         return self.got - before
 
 
-def part(got: Counter[Flow], *flows: Flow) -> float:
+def part(got: Counter[SendFlow], *flows: SendFlow) -> float:
     return sum(got[flow] for flow in flows) / got.total()
 
 
@@ -132,7 +132,7 @@ def test_a_response_without_a_channel_has_no_minimum_until_it_gets_one() -> None
 def test_exactly_the_ready_responses_are_chosen(changes: list[tuple[int, bool]]) -> None:
     pipe = Pipe()
     flows = [Endless("ab"[at % 2], 100_000 * (at % 3 + 1)) for at in range(8)]
-    ready: set[Flow] = set()
+    ready: set[SendFlow] = set()
     for at, is_ready in changes:
         flow = flows[at]
         if is_ready:
