@@ -1,8 +1,9 @@
 """Admission gates: ask the engine about a request and turn its decision into a permit, denial or redirect.
 
 `OpenGate` admits every request; `EngineGate` asks the QoS engine. `start` is the fast path: one list lookup. A request
-that it admits needs no permit; the engine learns of it later, from the accounts. Every other request goes through
-`enter`: it starts at once if it may, or waits here, without a task, until the engine calls back.
+that it admits needs no permit; the engine learns of it later, from the accounts. `hold` is the same for requests that
+another server answers: they hold a channel meanwhile. Every other request goes through `enter`: it starts at once if it
+may, or waits here, without a task, until the engine calls back.
 
 A request whose size is unknown at entry is charged with the mean size of such requests in its class. Every request is
 charged with the bytes really sent when its permit closes.
@@ -14,7 +15,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 from qosweb.admission.engine_driver import EngineDriver
-from qosweb.admission.outcomes import Denial, Permit, Wait
+from qosweb.admission.outcomes import Denial, Hold, Permit, Wait
 from qosweb.engine.local.requests import Deny, GoTo, Phase, Request, Start
 from qosweb.webqos.policy.environment import REQUEST_BYTES
 
@@ -52,6 +53,18 @@ class OpenGate:
 
     def start(self, account: ClassAccount, size: int) -> bool:  # noqa: ARG002
         return True
+
+    def hold(self, account: ClassAccount) -> Hold | None:
+        """See `AdmissionControl.hold`."""
+        self._count_in(account)
+        return Hold(account, None)
+
+    def release(self, hold: Hold, bytes_sent: int) -> None:  # noqa: ARG002
+        self.in_service -= 1
+        hold.account.in_service -= 1
+
+    def permit_for(self, hold: Hold) -> Permit:
+        return Permit(self, hold.account, None, None, self._meter.enter(self._clock.read()))
 
     def enter(
         self,
@@ -120,6 +133,36 @@ class EngineGate(OpenGate):
         assert self._throttle is not None
         return self._opens[account.number] and self._throttle.try_send(self.fixed_bytes + size)
 
+    def hold(self, account: ClassAccount) -> Hold | None:
+        if self._throttle is not None or not self._opens[account.number]:
+            return None
+        cost = self.fixed_bytes + self._means.get(account.name, REQUEST_BYTES)
+        request = self._engine.local_queue.hold(account.number, cost)
+        if request is None:
+            return None
+        self._count_in(account)
+        return Hold(account, request)
+
+    def release(self, hold: Hold, bytes_sent: int) -> None:
+        assert hold.request is not None
+        queue = self._engine.local_queue
+        queue.now_ms = self.driver.now_ms()  # the request that starts next may be late already
+        queue.finish(hold.request, self.fixed_bytes + bytes_sent)
+        self._learn_size(hold.account.name, bytes_sent)
+        super().release(hold, bytes_sent)
+
+    def permit_for(self, hold: Hold) -> Permit:
+        request = hold.request
+        assert request is not None
+        self._engine.local_queue.tell(request)
+        self.driver.poke()
+        mark = self._meter.enter(self._clock.read())
+        return Permit(self, hold.account, None, request, mark, fixed_bytes=self.fixed_bytes, learns_size=True)
+
+    def _learn_size(self, name: str, bytes_sent: int) -> None:
+        mean = self._means.get(name, bytes_sent)
+        self._means[name] = mean + (bytes_sent - mean) // MEAN_OF
+
     def _refresh(self) -> None:
         """Recompute which classes may start at once."""
         is_open_to = self._engine.local_queue.is_open_to
@@ -162,6 +205,7 @@ class EngineGate(OpenGate):
                 ticket.owner, ticket.number, account.number, cost, pending.on_decision, ticket.left_ms
             ) or local_queue.start_at_once(account.number, cost)
         if request is None:
+            local_queue.tell_held()
             request = local_queue.submit(account.number, cost, driver.now_ms(), pending.on_decision)
         driver.poke()
         if isinstance(request, Deny):
@@ -244,9 +288,7 @@ class EngineGate(OpenGate):
         local_queue.now_ms = self.driver.now_ms()  # the request that starts next may be late already
         local_queue.finish(request, self.fixed_bytes + bytes_sent)
         if permit.learns_size:
-            name = permit.account.name
-            mean = self._means.get(name, bytes_sent)
-            self._means[name] = mean + (bytes_sent - mean) // MEAN_OF
+            self._learn_size(permit.account.name, bytes_sent)
         self.driver.poke()
         super().settle(permit, bytes_sent, is_sample=is_sample)
 

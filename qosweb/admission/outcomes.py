@@ -130,6 +130,16 @@ class Permit:
             issuer.settle(self, bytes_sent, is_sample=is_sample)
 
 
+class Hold:
+    """A channel that a request of the fast path holds while another server answers it."""
+
+    __slots__ = ("account", "request")
+
+    def __init__(self, account: ClassAccount, request: Request | None) -> None:
+        self.account = account
+        self.request = request  # as the engine knows it, if there is an engine
+
+
 class Wait(ABC):
     """A queued request."""
 

@@ -121,6 +121,34 @@ def test_a_request_that_waits_starts_when_another_ends() -> None:
     run(story)
 
 
+def test_a_hold_is_a_channel_until_it_is_released_or_becomes_a_permit() -> None:
+    async def story() -> None:
+        door = Door(ONE_CHANNEL, BPS)
+        account = door.control.classify(Facts(), door.clock.read())
+        hold = door.control.hold(account)
+        assert hold is not None
+        assert (door.control.in_service, account.in_service) == (1, 1)
+        assert door.control.hold(account) is None  # there is one channel
+        wait = door.enter()
+        assert isinstance(wait, Wait)
+        assert door.control.hold(account) is None  # no request overtakes the waiting one
+        door.control.release(hold, 10)
+        await eventually(lambda: bool(door.decided))
+        (started,) = door.decided
+        assert isinstance(started, Permit)
+        started.close(10)
+        await eventually(lambda: door.control.start(account, 0))
+        again = door.control.hold(account)
+        assert again is not None
+        permit = door.control.permit_for(again)
+        assert isinstance(door.enter(), Wait)
+        permit.close(10)
+        await eventually(lambda: len(door.decided) == 2)
+        assert (door.control.in_service, account.in_service) == (1, 1)
+
+    run(story)
+
+
 def test_a_lifetime_ends_in_a_denial() -> None:
     async def story() -> None:
         door = Door("set lifetime = 30ms\n" + ONE_CHANNEL, BPS)

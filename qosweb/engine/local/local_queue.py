@@ -59,8 +59,9 @@ class LocalQueue:
         self.ahead_ms = 0  # cluster time minus the node's time
         self.in_minority = False
         self._numbers = numbers
-        self._own: dict[int, Request] = {}  # all unfinished requests of this node, without lent channels
-        self._lent: set[Request] = set()
+        self._own: dict[int, Request] = {}  # all unfinished requests of this node but those below
+        self._untold: dict[Request, None] = {}  # running requests that the other nodes need not know of yet
+        self._lent: set[Request] = set()  # running requests that lent their channels
         self._waiting = 0
         self._waiting_of: dict[int, int] = {}  # by class
         self._ready: deque[Request] = deque()  # may contain requests that are no longer ready
@@ -77,7 +78,7 @@ class LocalQueue:
     @property
     def requests(self) -> list[Request]:
         """All unfinished requests: this node's, and those redirected here."""
-        return [*self._own.values(), *self._redirects.requests]
+        return [*self._own.values(), *self._untold, *self._redirects.requests]
 
     @property
     def expected(self) -> list[tuple[ProcessId, int]]:
@@ -112,6 +113,34 @@ class LocalQueue:
         self.outbox.started(request.number, class_number, cost)
         self._wait_estimate.count_start(class_number, cost)
         return request
+
+    def hold(self, class_number: int, cost: int) -> Request | None:
+        """Start a request of the fast path that takes time: it holds a channel until `finish`. None: no room.
+
+        The caller has asked `is_open_to`. The other nodes learn of it at its end, or from `tell_held`.
+        """
+        if not self._has_room():
+            return None
+        request = Request(0, class_number, cost)
+        self._untold[request] = None
+        self._run(request, whole_channel(self.machine.scheduler.bound.rate_bps(class_number, cost), self.capacity_bps))
+        return request
+
+    def tell_held(self) -> None:
+        """Tell the other nodes of all requests that hold a channel: the room for others has become scarce."""
+        for request in list(self._untold):
+            self.tell(request)
+
+    def tell(self, request: Request) -> None:
+        """Tell the other nodes of a request that holds a channel, as of every other that runs here."""
+        if request not in self._untold:
+            return
+        del self._untold[request]
+        self._numbers += 1
+        request.number = self._numbers
+        self._own[request.number] = request
+        self.outbox.started(request.number, request.class_number, request.cost)
+        self._wait_estimate.count_start(request.class_number, request.cost)
 
     def served(self, class_number: int, count: int, cost: int) -> None:
         """Count finished requests that started at once without a call each (the fast path)."""
@@ -176,6 +205,13 @@ class LocalQueue:
                 self.outbox.served(request.class_number, 0, cost - request.settled)
         elif phase is RUNNING:
             request.phase = OVER
+            if request in self._untold:
+                self._leave_pipe(request)
+                del self._untold[request]
+                self.served(request.class_number, 1, cost)
+                if self._ready:
+                    self._start_ready(until_s)
+                return
             self._release(request, max(0, cost - request.settled))
             self._start_ready(until_s)
 
@@ -197,6 +233,7 @@ class LocalQueue:
         """The client of a running request does not read: release its channel. `cost` is what it has cost so far."""
         if request.phase is not RUNNING:
             return
+        self.tell(request)
         request.phase = LENT
         self._release(request, max(0, cost - request.settled))
         request.settled = max(cost, request.settled)
@@ -237,6 +274,7 @@ class LocalQueue:
         """
         if request.phase is not RUNNING:
             return
+        self.tell(request)
         bound, number = self.machine.scheduler.bound, request.class_number
         if bound.terms[number].response_ms:
             self._leave_pipe(request)
@@ -463,7 +501,7 @@ class LocalQueue:
         waiting_of, self._waiting_of = self._waiting_of, {}
         for number, waiting in waiting_of.items():
             self._waiting_of[numbers[number]] = self._waiting_of.get(numbers[number], 0) + waiting
-        for request in (*self._own.values(), *self._lent):
+        for request in (*self._own.values(), *self._untold, *self._lent):
             request.class_number = numbers[request.class_number]
         self._redirects.translate(numbers)
         self._wait_estimate.translate(numbers)

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from cluster.names import View
     from qosweb.engine.replicated.compiled_policy import CompiledPolicy
-    from qosweb.engine.replicated.effects import EntryRejected, Reported
+    from qosweb.engine.replicated.effects import EntryRejected, Reported, UpstreamsReported
 
 A, B = ProcessId("a"), ProcessId("b")
 COMPILED = [policy_of(text) for text in POLICIES]
@@ -45,6 +45,7 @@ class Ear:
     def policy_changed(self, position: int, policy: CompiledPolicy) -> None: ...
     def viewed(self, position: int, view: View) -> None: ...
     def reported(self, effect: Reported) -> None: ...
+    def upstreams_reported(self, effect: UpstreamsReported) -> None: ...
 
     def refused(self, effect: EntryRejected) -> None:
         self.refusals.append(effect)
@@ -153,6 +154,23 @@ class Life(RuleBasedStateMachine):
     @rule(class_number=st.integers(0, 3), cost=st.sampled_from([100, PAGE, 4 * PAGE]), count=st.integers(1, 6))
     def arrive(self, class_number: int, cost: int, count: int) -> None:
         self.fates += [self.bench.ask(class_number, cost) for _ in range(count)]
+        self.bench.turn()
+
+    @rule(class_number=st.integers(0, 3), count=st.integers(1, 3))
+    def hold(self, class_number: int, count: int) -> None:
+        """Requests on the fast path that another server answers."""
+        local_queue = self.bench.local_queue
+        for _ in range(count):
+            request = local_queue.hold(class_number, PAGE) if local_queue.is_open_to(class_number) else None
+            if request is not None:
+                fate = Fate()
+                fate.request = request
+                fate(Start(request.rate_bps))
+                self.fates.append(fate)
+
+    @rule()
+    def tell_held(self) -> None:
+        self.bench.local_queue.tell_held()
         self.bench.turn()
 
     @rule(which=st.integers(0, 99), cost=st.sampled_from([0, PAGE]))
@@ -332,6 +350,22 @@ def alone(policy: CompiledPolicy = COMPILED[0], channels: int = 1) -> Bench:
     bench = Bench(policy, channels)
     bench.turn()
     return bench
+
+
+def test_a_held_channel_is_room_that_others_lack_and_is_told_when_they_wait() -> None:
+    bench = alone()
+    held = bench.local_queue.hold(0, PAGE)
+    assert held is not None
+    assert bench.local_queue.hold(0, PAGE) is None
+    assert not any(pipe.channels for pipe in bench.engine.machine.pipes.values())  # only this node knows of it
+    bench.local_queue.tell_held()
+    waiting = bench.ask()
+    bench.turn()
+    assert [len(pipe.channels) for pipe in bench.engine.machine.pipes.values()] == [1]
+    assert waiting.decisions == []
+    bench.local_queue.finish(held, PAGE)
+    bench.turn()
+    assert isinstance(waiting.decisions[0], Start)
 
 
 def test_requests_start_at_once_while_there_is_room() -> None:
