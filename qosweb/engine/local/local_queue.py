@@ -98,15 +98,14 @@ class LocalQueue:
     def start_at_once(self, class_number: int, cost: int, *, may_exceed: bool = False) -> Request | None:
         """Start a request without consulting the queue, if that is allowed.
 
-        `may_exceed`: requests of always-available classes start even if the pipe is full. They exceed it by at most
-        its capacity.
+        `may_exceed`: requests of always-available classes exceed a full pipe, by at most its capacity.
         """
-        may_start = self.is_open_to(class_number) and self._has_room()
-        if not may_start and not (may_exceed and self._may_exceed(class_number)):
+        has_room = self.is_open_to(class_number) and self._has_room()
+        if not (has_room or (may_exceed and self._may_exceed(class_number))):
             return None
         self._numbers += 1
         request = Request(self._numbers, class_number, cost)
-        request.exceeds = not may_start
+        request.exceeds = not has_room
         self._own[request.number] = request
         rate_bps = self.machine.scheduler.bound.rate_bps(class_number, cost)
         self._run(request, whole_channel(rate_bps, self.capacity_bps))
@@ -243,14 +242,12 @@ class LocalQueue:
     def reclaim(self, request: Request, cost: int) -> bool:
         """Give a request that lent its channel another one, if there is room. `cost` is what it will still cost.
 
-        If the pipe is full, a class that is not ahead of the others, in the virtual time of the scheduler, may exceed
-        it: otherwise its responses would stand still although the class does not get its share. The request is charged
-        like one that starts now, so that the class is soon ahead.
+        A class that is not ahead of others in virtual time may exceed a full pipe: otherwise its responses would stand
+        still although it does not get its share. The request is charged like one that starts now.
         """
         if request.phase is not LENT:
             return False
-        number = request.class_number
-        scheduler = self.machine.scheduler
+        number, scheduler = request.class_number, self.machine.scheduler
         has_room = self._has_room() and not self._ready
         is_behind = bool(scheduler.weights[number]) and self.machine.classes[number].virtual <= scheduler.virtual
         exceeds = self.used_bps * RECLAIMED >= self.capacity_bps * (RECLAIMED + 1)
