@@ -9,13 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from aiohttp.base_protocol import BaseProtocol
-
 from qosweb.admission import AdmissionControl, Clock
 from qosweb.engine.replicated.compiled_policy import CompiledPolicy
 from qosweb.errors import UsageError
 from qosweb.http.forwarded import TrustedNetworks
-from qosweb.http.known_heads import KnownHeads
+from qosweb.http.request_heads import RequestHeads
 from qosweb.server.accesslog.file import LogFile
 from qosweb.server.accesslog.recorder import AccessRecorder
 from qosweb.server.admin.browser_guard import host_name
@@ -34,9 +32,11 @@ from qosweb.server.connection.listener import Listener
 from qosweb.server.connection.proxied_connection import ProxiedConnection
 from qosweb.server.connection.tls import TlsFiles
 from qosweb.server.files.files import Root
-from qosweb.server.files.pacing import SendPacer
 from qosweb.server.files.page_store import PageStore
+from qosweb.server.pacing.send_pacer import SendPacer
+from qosweb.server.pacing.socket_buffers import limit_unsent
 from qosweb.server.process.console import log_message, place_of
+from qosweb.server.proxy.forward_head import ForwardHeads
 from qosweb.server.proxy.request_body import SMALL_BODIES_MAX, BodyLimits
 from qosweb.server.proxy.server import ServerDefaults
 from qosweb.server.proxy.upstream import StreamLimits, Upstreams
@@ -93,13 +93,16 @@ class Node:
         self._loop = asyncio.get_running_loop()
         policy = self._read_policy()
         self._spec_text = None if policy is None else policy.text  # of the specification's file, as it was last read
+        self.pacer: SendPacer | None = None
+        if settings.capacity is not None:
+            self.pacer = SendPacer(self._loop, settings.capacity, lambda account: self.admission.send_weight(account))
         self.admission = AdmissionControl(
             self._loop,
             self.clock,
             policy,
             name=self.name,
             capacity_bps=settings.capacity,
-            paces=settings.capacity is not None,
+            throttle=self.pacer,
             is_member=settings.is_member,
             life=int(self.started_at),
             index=settings.index,
@@ -120,7 +123,6 @@ class Node:
             share_ppm=settings.client_share,
         )
         self.open_files = SharedPlaces(settings.max_open_files, settings.client_share)
-        self.pacer = SendPacer(self._loop)
         self.membership: ClusterMembership | None = None
         self.blocking = BlockService(self.name, is_member=settings.is_member, protected=self._protected)
         self.blocking.blocks.on_change = self._blocks_changed
@@ -139,21 +141,22 @@ class Node:
             StreamLimits(settings.max_streams, settings.stream_after, settings.stream_idle),
             self._upstream_changed,
         )
+        site = Site(
+            self.store,
+            self.admission,
+            self.clock,
+            is_secure=self.tls is not None,
+            blocks=self.blocking.blocks,
+            body_limits=BodyLimits(
+                settings.max_body, settings.min_body_rate, settings.send_timeout, settings.body_timeout
+            ),
+            small_bodies=SharedPlaces(SMALL_BODIES_MAX, settings.client_share),
+            routes=self.upstreams.routes if settings.upstream else None,
+        )
         self.upstream_votes = UpstreamVotes(self._loop, self.upstreams.servers, self.admission, log_message)
         self._context = ConnectionContext(
             self._loop,
-            Site(
-                self.store,
-                self.admission,
-                self.clock,
-                is_secure=self.tls is not None,
-                blocks=self.blocking.blocks,
-                body_limits=BodyLimits(
-                    settings.max_body, settings.min_body_rate, settings.send_timeout, settings.body_timeout
-                ),
-                small_bodies=SharedPlaces(SMALL_BODIES_MAX, settings.client_share),
-                routes=self.upstreams.routes if settings.upstream else None,
-            ),
+            site,
             self.recorder,
             self.connections,
             ConnectionLimits(
@@ -164,8 +167,8 @@ class Node:
             ),
             self.open_files,
             PlainHeads(),
-            KnownHeads(),
-            BaseProtocol(self._loop),
+            ForwardHeads(site, self.recorder, self.upstreams.me),
+            RequestHeads(settings.max_headers),
             self.pacer,
             self.upstreams,
             self.name,
@@ -188,6 +191,8 @@ class Node:
 
     async def start(self) -> Listening:
         listener = bind(self.settings.listen, "--listen")
+        if self.pacer is not None:
+            limit_unsent(listener)
         address = address_of(listener)
         await self._enter_cluster(f"{'http' if self.tls is None else 'https'}://{address}")
         self.recorder.announce_policy()
