@@ -78,6 +78,13 @@ class JsonLines:
             f'"of":{quoted(of_node)},"capacity_bps":{capacity_bps}}}\n'
         )
 
+    def upstream_event(self, at_s: float, name: str, reason: str) -> str:
+        """An upstream server of this node is out, for ``reason``, or in again if that is empty."""
+        return (
+            f'{{"event":"upstream","ts":{at_s:.3f},{self._fixed},"upstream":{quoted(name)},'
+            f'"health":"{"out" if reason else "in"}","reason":{quoted(reason)}}}\n'
+        )
+
     @staticmethod
     def repeated(event: str) -> str:
         """An event line for the beginning of a new file, marked as a copy: its time is that of the original."""
@@ -104,6 +111,26 @@ class JsonLines:
         return (
             f'{{"ts":{ts},"rid":"{rid}",{client_part},"method":"GET","host":{host_part},{page_part},'
             f'"queue_ms":0.000,"service_ms":{ms},"total_ms":{ms}}}\n'
+        )
+
+    def forwarded_line(
+        self,
+        ts: str,
+        rid: str,
+        client_part: str,
+        request_part: str,
+        status: int,
+        size: int,
+        ms: str,
+        first_byte_ms: str,
+        request_id: str,
+    ) -> str:
+        """The line of a forwarded request that did not wait, joined from prepared parts."""
+        id_part = f',"request_id":{quoted(request_id)}' if request_id else ""
+        return (
+            f'{{"ts":{ts},"rid":"{rid}",{client_part},{request_part},"decision":"served","status":{status},'
+            f'"bytes":{size},"queue_ms":0.000,"service_ms":{ms},"total_ms":{ms},'
+            f'"first_byte_ms":{first_byte_ms}{id_part}}}\n'
         )
 
     def line(self, entry: LogEntry) -> str:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-import dataclasses
+from dataclasses import asdict
 from itertools import islice
 from typing import TYPE_CHECKING
 
 from qosweb.engine.replicated.compiled_policy import median_wall_ms
+from qosweb.engine.replicated.upstreams import votes_on
 from qosweb.server.admin.block_routes import listed
+from qosweb.server.admin.guarantee_rows import rows_of
 from qosweb.version import VERSION
 from qosweb.webqos.values import PPM
 
@@ -28,6 +30,7 @@ RULES_MAX = 1_000
 
 def status_of(node: Node) -> dict[str, object]:
     accounts, engine = node.admission.accounts, node.admission.engine
+    rules = [] if engine is None else _rules(engine)
     got_bps = [] if engine is None else engine.recent_starts_bps()
     return {
         "name": node.name,
@@ -35,8 +38,9 @@ def status_of(node: Node) -> dict[str, object]:
         "since": node.started_at,
         "draining": node.draining,
         "root": None if node.store.root is None else str(node.store.root.path),
-        "upstreams": {one.name: _upstream(one) for one in node.upstreams.servers},
-        "connections": {"open": len(node.connections), **dataclasses.asdict(node.connections.counts)},
+        "upstreams": {one.name: _upstream(one, engine) for one in node.upstreams.servers},
+        "upstreams_disagree": node.upstream_votes.disagreements,
+        "connections": {"open": len(node.connections), **asdict(node.connections.counts)},
         "cache": {
             "pages": len(node.store.resources),
             "bytes": node.store.memory,
@@ -50,20 +54,24 @@ def status_of(node: Node) -> dict[str, object]:
             "hash": accounts.classifier.policy_hash,
             "file": str(node.settings.spec or ""),
             "in_force": [] if engine is None else _in_force(engine),
-            "rules": [] if engine is None else _rules(engine),
+            "rules": rules,
+            "guarantees": [asdict(one) for one in rows_of([one.name for one in accounts.accounts], rules)],
         },
         "blocks": listed(node.blocking, BLOCKS_SHOWN_MAX),
         "classes": {account.name: _class(account, node, got_bps) for account in accounts.accounts},
     }
 
 
-def _upstream(server: UpstreamServer) -> dict[str, object]:
+def _upstream(server: UpstreamServer, engine: Engine | None) -> dict[str, object]:
+    is_shared = engine is not None and server.settings.scope == "cluster"
+    votes = votes_on(engine.machine.pipes, server.name) if engine is not None and is_shared else {}
     return {
         "url": server.settings.url,
         "scope": server.settings.scope,
         "weight": server.settings.weight,
         "health": server.health.state.value,
         "reason": server.health.reason,
+        "votes": {pid.name: one.vote.name.lower() for pid, one in votes.items()},
         "ejections": server.health.ejections,
         "in_service": server.in_service,
         "waiting": server.waiting,

@@ -9,19 +9,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from aiohttp.base_protocol import BaseProtocol
-
 from qosweb.admission import AdmissionControl, Clock
 from qosweb.engine.replicated.compiled_policy import CompiledPolicy
 from qosweb.errors import UsageError
 from qosweb.http.forwarded import TrustedNetworks
-from qosweb.http.known_heads import KnownHeads
+from qosweb.http.request_heads import RequestHeads
 from qosweb.server.accesslog.file import LogFile
 from qosweb.server.accesslog.recorder import AccessRecorder
 from qosweb.server.admin.browser_guard import host_name
 from qosweb.server.cluster.block_service import BlockService
 from qosweb.server.cluster.clock_skew import ClockSkewMonitor
 from qosweb.server.cluster.membership import POLICY_LEN_MAX, ClusterMembership
+from qosweb.server.cluster.proxied_nodes import ProxiedNodes
+from qosweb.server.cluster.upstream_votes import UpstreamVotes
 from qosweb.server.connection.client_share import SharedPlaces
 from qosweb.server.connection.connection import HttpConnection
 from qosweb.server.connection.connections import Connections
@@ -32,9 +32,11 @@ from qosweb.server.connection.listener import Listener
 from qosweb.server.connection.proxied_connection import ProxiedConnection
 from qosweb.server.connection.tls import TlsFiles
 from qosweb.server.files.files import Root
-from qosweb.server.files.pacing import SendPacer
 from qosweb.server.files.page_store import PageStore
+from qosweb.server.pacing.send_pacer import SendPacer
+from qosweb.server.pacing.socket_buffers import limit_unsent
 from qosweb.server.process.console import log_message, place_of
+from qosweb.server.proxy.forward_head import ForwardHeads
 from qosweb.server.proxy.request_body import SMALL_BODIES_MAX, BodyLimits
 from qosweb.server.proxy.server import ServerDefaults
 from qosweb.server.proxy.upstream import StreamLimits, Upstreams
@@ -45,7 +47,8 @@ from qosweb.webqos.loader import load
 
 if TYPE_CHECKING:
     from cluster.names import View
-    from qosweb.engine.replicated.effects import EntryRejected, Reported
+    from qosweb.engine.replicated.effects import EntryRejected, Reported, UpstreamsReported
+    from qosweb.server.proxy.server import UpstreamServer
     from qosweb.settings import ServeSettings
     from qosweb.units import Address
     from qosweb.webqos import Specification
@@ -90,13 +93,16 @@ class Node:
         self._loop = asyncio.get_running_loop()
         policy = self._read_policy()
         self._spec_text = None if policy is None else policy.text  # of the specification's file, as it was last read
+        self.pacer: SendPacer | None = None
+        if settings.capacity is not None:
+            self.pacer = SendPacer(self._loop, settings.capacity, lambda account: self.admission.send_weight(account))
         self.admission = AdmissionControl(
             self._loop,
             self.clock,
             policy,
             name=self.name,
             capacity_bps=settings.capacity,
-            paces=settings.capacity is not None,
+            throttle=self.pacer,
             is_member=settings.is_member,
             life=int(self.started_at),
             index=settings.index,
@@ -117,7 +123,6 @@ class Node:
             share_ppm=settings.client_share,
         )
         self.open_files = SharedPlaces(settings.max_open_files, settings.client_share)
-        self.pacer = SendPacer(self._loop)
         self.membership: ClusterMembership | None = None
         self.blocking = BlockService(self.name, is_member=settings.is_member, protected=self._protected)
         self.blocking.blocks.on_change = self._blocks_changed
@@ -134,22 +139,24 @@ class Node:
                 settings.client_share,
             ),
             StreamLimits(settings.max_streams, settings.stream_after, settings.stream_idle),
-            log_message,
+            self._upstream_changed,
         )
+        site = Site(
+            self.store,
+            self.admission,
+            self.clock,
+            is_secure=self.tls is not None,
+            blocks=self.blocking.blocks,
+            body_limits=BodyLimits(
+                settings.max_body, settings.min_body_rate, settings.send_timeout, settings.body_timeout
+            ),
+            small_bodies=SharedPlaces(SMALL_BODIES_MAX, settings.client_share),
+            routes=self.upstreams.routes if settings.upstream else None,
+        )
+        self.upstream_votes = UpstreamVotes(self._loop, self.upstreams.servers, self.admission, log_message)
         self._context = ConnectionContext(
             self._loop,
-            Site(
-                self.store,
-                self.admission,
-                self.clock,
-                is_secure=self.tls is not None,
-                blocks=self.blocking.blocks,
-                body_limits=BodyLimits(
-                    settings.max_body, settings.min_body_rate, settings.send_timeout, settings.body_timeout
-                ),
-                small_bodies=SharedPlaces(SMALL_BODIES_MAX, settings.client_share),
-                routes=self.upstreams.routes if settings.upstream else None,
-            ),
+            site,
             self.recorder,
             self.connections,
             ConnectionLimits(
@@ -160,8 +167,8 @@ class Node:
             ),
             self.open_files,
             PlainHeads(),
-            KnownHeads(),
-            BaseProtocol(self._loop),
+            ForwardHeads(site, self.recorder, self.upstreams.me),
+            RequestHeads(settings.max_headers),
             self.pacer,
             self.upstreams,
             self.name,
@@ -173,6 +180,7 @@ class Node:
         self.primary_since = self.started_at
         self.primary: View | None = None
         self._clock_watch: ClockSkewMonitor | None = None
+        self._proxied_nodes = ProxiedNodes(self._context.trusted, log_message) if settings.proxy_protocol else None
         self._url = ""
         self._has_primary = asyncio.Event()
         self._policy_waits: dict[str, asyncio.Future[int | None]] = {}
@@ -183,6 +191,8 @@ class Node:
 
     async def start(self) -> Listening:
         listener = bind(self.settings.listen, "--listen")
+        if self.pacer is not None:
+            limit_unsent(listener)
         address = address_of(listener)
         await self._enter_cluster(f"{'http' if self.tls is None else 'https'}://{address}")
         self.recorder.announce_policy()
@@ -292,6 +302,18 @@ class Node:
         if waiter is not None and not waiter.done():
             waiter.set_result(index)
 
+    # ---- upstream servers
+
+    def _upstream_changed(self, server: UpstreamServer) -> None:
+        """A server was ejected or has returned."""
+        reason = "" if server.health.is_in else server.health.reason
+        self.recorder.upstream_changed(server.name, reason)
+        log_message(f"upstream {server.name} is " + (f"out: {reason}" if reason else "back"))
+        self.upstream_votes.report()
+
+    def upstreams_reported(self, _effect: UpstreamsReported) -> None:
+        self.upstream_votes.count_soon()
+
     # ---- block list
 
     def _blocks_changed(self) -> None:
@@ -324,6 +346,7 @@ class Node:
         """A primary view was established at ``position`` of the order. It is logged once this node is in it."""
         self._viewed = position, view
         self._announce_view()
+        self.upstream_votes.count_soon()  # those of the nodes that left do not count
 
     def primary_changed(self, view: View | None) -> None:
         """The node is in the primary view ``view``, or decides alone if it is None."""
@@ -334,6 +357,7 @@ class Node:
             self._report_capacity(anew=True)  # the cluster's time differs from the time of this node alone
         self.primary_since = self.clock.wall(self.clock.read())
         self.admission.accounts.change_scope(is_local=view is None)
+        self.upstream_votes.count_soon()
         if view is None:
             self.recorder.view_changed("", None, [self.name], is_primary=False)
             self.connections.renew_log_parts()
@@ -367,6 +391,7 @@ class Node:
         if engine is None or driver is None:
             return
         self._url = settings.public_url or url
+        self.upstream_votes.report()
         if settings.is_member:
             policy = engine.machine.policy
             self.membership = await ClusterMembership.begin(
@@ -399,6 +424,8 @@ class Node:
             return
         if self._clock_watch is not None and self.primary is not None:
             self._clock_watch.check(wall_ms, engine.machine.pipes.values())
+        if self._proxied_nodes is not None:
+            self._proxied_nodes.check(engine.me, engine.machine.pipes)
         self.admission.report(self._url, anew=anew)
 
     def reopen_logs(self) -> None:
@@ -482,6 +509,7 @@ class Node:
             await asyncio.sleep(SWEEP_EVERY_S)
             self.connections.sweep(self.clock.read())
             self.upstreams.sweep()
+            self.upstream_votes.report()
             self.blocking.blocks.sweep()
 
     async def _flush(self) -> None:
