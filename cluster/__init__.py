@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from cluster.names import ProcessId, View
     from cluster.replica import StateMachine
     from cluster.runtime.api.bulk import Bulk, BulkClosed, BulkGap, BulkMessage, ReceiveProgress, SendProgress
+    from cluster.runtime.api.data_service import DataResult, DataService, QueryableMachine, QueryFailed
     from cluster.runtime.api.delivery_stream import Delivery, FellBehind, PrimaryView, Skipped
     from cluster.runtime.api.group import Full, Group, InDoubt, NotDelivered
     from cluster.runtime.api.interim_service import InterimService
@@ -39,6 +40,8 @@ __all__ = [
     "BulkGap",
     "BulkMessage",
     "CannotListen",
+    "DataResult",
+    "DataService",
     "Delivered",
     "Delivery",
     "Dialect",
@@ -55,6 +58,8 @@ __all__ = [
     "Outcome",
     "PrimaryView",
     "ProcessId",
+    "QueryFailed",
+    "QueryableMachine",
     "ReceiveProgress",
     "Replica",
     "SendProgress",
@@ -76,6 +81,7 @@ _NAMES_BY_MODULE = {
     "cluster.layer": ("Delivered",),
     "cluster.names": ("ProcessId", "View"),
     "cluster.replica": ("StateMachine",),
+    "cluster.runtime.api.data_service": ("DataResult", "DataService", "QueryFailed", "QueryableMachine"),
     "cluster.runtime.api.delivery_stream": ("Delivery", "FellBehind", "PrimaryView", "Skipped"),
     "cluster.runtime.api.group": ("Full", "Group", "InDoubt", "NotDelivered"),
     "cluster.runtime.api.interim_service": ("InterimService",),

@@ -45,6 +45,7 @@ if TYPE_CHECKING:
 NORMAL, COLLECTION = "normal", "expertise_collection"
 LEAST_LOADED = "least loaded"
 BY_TURNS = -1  # Query.to of a query that is answered by round robin
+ANSWER_BYTES_MAX = 4 * 1024 * 1024
 QUERIES_LEN_MAX = 100_000  # queries that wait here; a member that sends more violates the protocol
 
 
@@ -352,6 +353,8 @@ class DataReplica:
         answer, error, index = b"", "", self.last_update
         try:
             answer = self.machine.query(query.body)
+            if len(answer) > ANSWER_BYTES_MAX:
+                answer, error = b"", f"the answer has {len(answer)} bytes; at most {ANSWER_BYTES_MAX} are allowed"
         except Exception as failure:  # of the query, not of this member
             error = f"{type(failure).__name__}: {failure}"
         if self.context.trace is not None:
