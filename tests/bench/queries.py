@@ -1,8 +1,8 @@
 """``./dev bench queries``: queries of the data service, shared by 1, 3 and 5 members. As root.
 
 A query takes 1 ms of processor time. Each member is a process in a cgroup (cpu controller, version 1 or 2) that gives
-it a share of one processor, so that five members on few processors have five times the power of one. Clients inside each
-member keep queries open. Goals: n members do at least 0.9 n times the work of one; by round robin, the numbers of
+it a share of one processor, so that five members on few processors have five times the power of one. Clients inside
+each member keep queries open. Goals: n members do at least 0.9 n times the work of one; by round robin, the numbers of
 queries that the members execute differ by at most 2 %; with one member of three at half speed, the least loaded member
 is a better choice than round robin by a factor of 1.15.
 """
