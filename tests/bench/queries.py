@@ -24,7 +24,7 @@ from cluster import make_key_file
 
 GROUPS = Path("/sys/fs/cgroup")
 PERIOD_US = 20_000
-OPEN_EACH = 48  # queries that the clients of each member keep open
+OPEN_EACH = 64  # queries that the clients of each member keep open
 WITHIN_S = 60.0
 ROUND_ROBIN, LEAST_LOADED = "round robin", "least loaded"
 
@@ -129,7 +129,7 @@ def trial(shares: list[float], sharing: str, seconds: float) -> tuple[float, lis
 
 def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="./dev bench queries", description=__doc__)
-    parser.add_argument("--share", type=float, default=0.1, help="share of a processor for each member")
+    parser.add_argument("--share", type=float, default=0.2, help="share of a processor for each member")
     parser.add_argument("--seconds", type=float, default=10.0, help="of each measurement")
     given = parser.parse_args(arguments)
     if os.geteuid() != 0 or not os.access(GROUPS, os.W_OK):
