@@ -153,8 +153,8 @@ class Group:
         me: ProcessId,
         store: AnyStore,
         machine: StateMachine | None,
-        interim: InterimService | None,
-        queries: DataQueries | None,
+        interim: InterimService | None = None,
+        queries: DataQueries | None = None,
         *,
         founder: bool,
     ) -> Group:
