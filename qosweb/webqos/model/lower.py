@@ -312,4 +312,5 @@ class _Lowering:
 
 
 def _either(words: tuple[str, ...]) -> str:
-    return " or ".join(f"'{word}'" for word in words)
+    *most, last = (f"'{word}'" for word in words)
+    return f"{', '.join(most)} or {last}" if most else last
