@@ -10,8 +10,8 @@ from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from cluster.reports.sim.mutant_catalogue import REPORT_MUTANTS
-from cluster.reports.sim.run import run_reports_task
+from cluster.sim.reports.mutant_catalogue import REPORT_MUTANTS
+from cluster.sim.reports.run import run_reports_task
 from cluster.sim import stories
 from cluster.sim.bulk.mutants import BULK_MUTANTS
 from cluster.sim.bulk.scenarios import run_bulk_seed, run_bulk_task

@@ -7,7 +7,7 @@ import pytest
 from cluster.layer import Context
 from cluster.names import ProcessId, View, make_view
 from cluster.reports.broadcast import InvalidReportFrame, ReportsFull, SemanticBroadcast
-from cluster.reports.messages import HeldNumbers, Origin, OwnWindow, Report, ReportFrame, Taken
+from cluster.reports.messages import Greeting, Origin, OwnWindow, Report, ReportFrame, Taken
 from cluster.reports.settings import ReportSettings
 from cluster.sim.seeded_random import SeededRandom
 
@@ -163,7 +163,7 @@ def test_each_report_is_transmitted_once_per_receiver() -> None:
         group.of[P].publish(f"item {number}", b"")
         sent += numbers(group.move(P, Q)) + numbers(group.move(P, R))
         for one, other in ((Q, R), (R, Q)):
-            assert not [frame for frame in group.move(one, other) if not isinstance(frame, HeldNumbers | Taken)]
+            assert not [frame for frame in group.move(one, other) if not isinstance(frame, Greeting | Taken)]
         group.settle()
     assert sorted(sent) == sorted(2 * list(range(1, 51)))
 
@@ -249,6 +249,45 @@ def test_a_member_that_heard_of_an_origin_late_does_not_pass_it_on_to_newcomers(
     assert group.delivered(S) == []
 
 
+def test_a_newcomer_takes_what_was_safe_before_it_came_all_at_once() -> None:
+    """p was alone: m1 was purged because of m3. If p crashes before r has m3, r must not have delivered m2."""
+    group = Processes(P, Q, R, settings=ReportSettings(window_len=1))
+    group.enter(1, P)
+    for item, value in (("x", b"1"), ("y", b"2"), ("x", b"3")):
+        group.of[P].publish(item, value)
+    view = make_view(2, {P: 2, Q: 2, R: 2})
+    for name in (P, Q, R):
+        group.of[name].on_view(view, (name,))
+    for source, destination in ((P, R), (R, P), (P, R)):
+        group.move(source, destination)
+    assert group.of[R].I[P].staged
+    assert group.delivered(R) == []
+    while group.move(P, Q) + group.move(Q, P):
+        pass
+    assert group.delivered(Q) == [("y", b"2"), ("x", b"3")]
+    del group.of[P]
+    group.enter(3, Q, R, together=(Q, R))
+    assert group.delivered(R) == [("y", b"2"), ("x", b"3")]
+
+
+def test_acknowledgements_of_an_earlier_view_do_not_make_a_report_safe() -> None:
+    """q holds m3, but it might not pass it on to s, which came later, before it confirmed it in the new view."""
+    group = Processes(P, Q, R, S)
+    group.enter(1, P, Q, R)
+    for item, value in (("x", b"1"), ("y", b"2"), ("x", b"3")):
+        group.of[P].publish(item, value)
+    group.of[Q].on_frame(P, group.frames(P, Q)[0])
+    group.frames(Q, P)  # the acknowledgement is lost
+    view = make_view(2, {P: 2, Q: 2, R: 2, S: 2})
+    for name, together in ((P, (P, Q, R)), (Q, (P, Q, R)), (R, (P, Q, R)), (S, (S,))):
+        group.of[name].on_view(view, together)
+    group.move(Q, P)
+    assert group.of[P].purged == 0
+    while group.move(P, Q) + group.move(Q, P):
+        pass
+    assert group.of[P].purged == 1
+
+
 def test_an_empty_window_is_announced() -> None:
     """Section 2.5: without anything to send, the receiver still learns which numbers are gone."""
     group = Processes(P, Q, R, settings=ReportSettings(semantic=False))
@@ -269,7 +308,7 @@ def test_an_empty_window_is_announced() -> None:
         OwnWindow(0, 1, 0, (Report(2, "x", b"", 0),)),
         OwnWindow(0, 3, 0, (Report(3, "x", b"", 0), Report(2, "x", b"", 0))),
         Taken(Origin(Q, 1), 9),
-        HeldNumbers(make_view(1, {P: 1, Q: 1}).id, 1, ((Origin(Q, 1), 7),)),
+        Greeting(make_view(1, {P: 1, Q: 1}).id, 1, 0, ((Origin(Q, 1), 7),)),
     ],
 )
 def test_an_invalid_frame_is_rejected(frame: ReportFrame) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from cluster.reports.settings import ReportSettings
-from cluster.reports.sim.reporting_process import REPORT, Pace
+from cluster.sim.reports.reporting_process import REPORT, Pace
 from cluster.sim.plan import RunPlan, Submission, make_plan
 from cluster.sim.seeded_random import SeededRandom
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cluster.reports.sim.mutant_catalogue import REPORT_MUTANTS
-from cluster.reports.sim.run import run_reports_task
+from cluster.sim.reports.mutant_catalogue import REPORT_MUTANTS
+from cluster.sim.reports.run import run_reports_task
 from cluster.sim.explore import SeedTask
 from cluster.sim.mutant_hunt import hunt
 

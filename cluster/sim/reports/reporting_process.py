@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, cast
 from cluster.layer import Context, Delivered, Effect, Send
 from cluster.reports.broadcast import ReportsFull, SemanticBroadcast
 from cluster.reports.frames import decode_report_frame, encode_report_frame
-from cluster.reports.messages import ForwardedWindow, HeldNumbers, OwnWindow, Taken
+from cluster.reports.messages import ForwardedWindow, Greeting, OwnWindow, Taken
 from cluster.stack import Process
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from cluster.view_order import ViewOrder
 
 REPORT = b"report "
-REPORT_FRAMES = (OwnWindow, ForwardedWindow, Taken, HeldNumbers)
+REPORT_FRAMES = (OwnWindow, ForwardedWindow, Taken, Greeting)
 
 
 class Pace:
@@ -183,9 +183,9 @@ class ReportingProcess:
         return not (
             reports.pending
             or len(reports.Q)
-            or any(peer.incoming or peer.in_flight_len for peer in reports.I.values())
+            or any(peer.incoming or peer.owes_ack or peer.in_flight_len for peer in reports.I.values())
             or any(
-                position.sent < reports.O[origin].held
+                position.sent < (reports.O[origin].held if position.end is None else position.end)
                 for member in reports.view.members
                 if member in reports.I
                 for origin, position in reports.I[member].positions.items()
