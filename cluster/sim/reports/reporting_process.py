@@ -15,6 +15,7 @@ from cluster.layer import Context, Delivered, Effect, Send
 from cluster.reports.broadcast import ReportsFull, SemanticBroadcast
 from cluster.reports.frames import decode_report_frame, encode_report_frame
 from cluster.reports.messages import ForwardedWindow, Greeting, OwnWindow, Taken
+from cluster.reports.view_tap import ReportsViewTap
 from cluster.stack import Process
 
 if TYPE_CHECKING:
@@ -24,11 +25,10 @@ if TYPE_CHECKING:
     from cluster.durable import Image
     from cluster.layer import RandomSource
     from cluster.messages import Frame
-    from cluster.names import ProcessId, View
+    from cluster.names import ProcessId
     from cluster.replica import StateMachine
     from cluster.reports.settings import ReportSettings
     from cluster.settings import Settings
-    from cluster.view_order import ViewOrder
 
 REPORT = b"report "
 REPORT_FRAMES = (OwnWindow, ForwardedWindow, Taken, Greeting)
@@ -40,20 +40,6 @@ class Pace:
     def __init__(self) -> None:
         self.consume_s = 0.0  # seconds for each delivered report
         self.bytes_per_s: dict[str, float] = {}  # of the links to these nodes; others are unlimited
-
-
-class ReportsTap:
-    """Between the end-point and the view order: tells the reports of each view."""
-
-    def __init__(self, reports: SemanticBroadcast, order: ViewOrder) -> None:
-        self._reports = reports
-        self._order = order
-        self.deliver = order.deliver
-        self.block = order.block
-
-    def view(self, view: View, transitional: tuple[ProcessId, ...]) -> None:
-        self._reports.on_view(view, transitional)
-        self._order.view(view, transitional)
 
 
 class ReportingProcess:
@@ -76,7 +62,7 @@ class ReportingProcess:
         self._sometimes = sometimes
         self._clock = Context(me, chance, trace)
         self.reports = SemanticBroadcast(self._clock, report_settings, image.boot + 1)
-        taps = {"endpoint": lambda _process, order: ReportsTap(self.reports, order)}
+        taps = {"endpoint": lambda _process, order: ReportsViewTap(self.reports, order)}
         self.stack = Process(me, settings, image, machine, chance, trace, taps)
         self.context = self.stack.context
         self.sent: Counter[tuple[str, ProcessId]] = Counter()  # reports sent, by kind of frame and receiver
