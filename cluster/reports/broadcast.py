@@ -7,9 +7,9 @@ Departs:
   restart at a view change, and when a connection is replaced:
   1. Each member greets each other one: how far it holds each origin's reports. An origin continues toward a peer from
      what that peer holds, so a newcomer first receives the current value of every item.
-  2. What an origin purged in earlier views was safe among the members of those views. So a greeting has a base, the last
-     number that was safe when the view began, and a member that is behind it takes the reports up to the base all at
-     once. It then confirms. Only what was confirmed in this view counts as held when `safe` is computed.
+  2. What an origin purged in earlier views was safe among the members of those views. So a greeting has a base, the
+     last number that was safe when the view began, and a member that is behind it takes the reports up to the base all
+     at once. It then confirms. Only what was confirmed in this view counts as held when `safe` is computed.
   3. A member forwards the reports of an origin that is gone to those of its companions (`ReportLog`) that lack some,
      all at once too. While the origin is in the view nobody forwards: one transmission per receiver.
 - A process keeps the reports of some origins that are gone, and forgets those that left first.
@@ -19,8 +19,8 @@ Departs:
 - A report that finds no room waits unnumbered, and its successor takes its place there. It is broadcast when it gets a
   number; a report replaced before was never broadcast.
 
-Why a view change leaves no gap: let number m of an origin be missing at p, and its successor m' too. m was purged in the
-view v in which p confirmed last, since p took everything up to the base of v at once. So more than f members of v
+Why a view change leaves no gap: let number m of an origin be missing at p, and its successor m' too. m was purged in
+the view v in which p confirmed last, since p took everything up to the base of v at once. So more than f members of v
 confirmed m' in v. Each of them forwards m' to p, unless p was separated from all of them, which are more than f.
 
 Pure. The runner calls an input after setting `context.now`, then writes `next_frame` of each peer in `due` for as long
@@ -134,8 +134,8 @@ class SemanticBroadcast:
         slowest = max(members, key=lambda member: self.I[member].unacked_len)
         peer = self.I[slowest]
         return (
-            f"{slowest} has not acknowledged {peer.unacked_len} reports ({peer.unacked_bytes} bytes) that nothing made "
-            f"obsolete, and {len(self.pending)} more items wait; publish fewer items, or raise the bounds"
+            f"{slowest.name} has not acknowledged {peer.unacked_len} reports ({peer.unacked_bytes} bytes) that "
+            f"nothing made obsolete, and {len(self.pending)} more items wait; publish fewer items, or raise the bounds"
         )
 
     def _broadcast(self, item: str, value: bytes, born: float) -> None:
@@ -366,7 +366,9 @@ class SemanticBroadcast:
     ) -> None:
         log = self.O.setdefault(origin, ReportLog())
         staged = peer.staged.get(origin, [])
-        behind = max([log.held, *(each.upto for each in staged), *(each.upto for of, each in peer.incoming if of == origin)])
+        behind = max(
+            [log.held, *(each.upto for each in staged), *(each.upto for of, each in peer.incoming if of == origin)]
+        )
         numbers = [window.after, *(report.number for report in window.reports)]
         if window.after > behind or window.upto < numbers[-1] or sorted(set(numbers)) != numbers:
             raise InvalidReportFrame(
@@ -447,12 +449,12 @@ class SemanticBroadcast:
     def next_frame(self, member: ProcessId) -> ReportFrame | None:
         """The next frame to write to this peer. None: nothing now; the peer is in `due` again when there is."""
         peer = self.I.get(member)
-        frame = self._next_frame(member, peer) if peer is not None and peer.connected else None
+        frame = self._next_frame(peer) if peer is not None and peer.connected else None
         if frame is None:
             self.due.discard(member)
         return frame
 
-    def _next_frame(self, member: ProcessId, peer: PeerState) -> ReportFrame | None:
+    def _next_frame(self, peer: PeerState) -> ReportFrame | None:
         if peer.owes_greeting:
             peer.owes_greeting = False
             numbers = tuple((origin, log.held) for origin, log in sorted(self.O.items()))

@@ -22,7 +22,7 @@ import time
 from collections import deque
 from contextlib import suppress
 from math import inf
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar, cast
 
 from cluster.layer import (
     Delivered,
@@ -39,11 +39,11 @@ from cluster.layer import (
     Send,
 )
 from cluster.messages import Ack, Data, LinkAck
+from cluster.reports.view_tap import ReportsViewTap
 from cluster.runtime.disk.memory_store import MemoryStore
 from cluster.runtime.disk.store_errors import DiskFull, StoreError
 from cluster.runtime.disk.writer_thread import WriterThread
 from cluster.runtime.fatal_errors import DiskRefuses, MemberStops
-from cluster.reports.view_tap import ReportsViewTap
 from cluster.runtime.net.handshake import INTERIM, REPORTS
 from cluster.runtime.net.report_streams import ReportStreams
 from cluster.runtime.net.transport import Transport
@@ -67,6 +67,7 @@ if TYPE_CHECKING:
     from cluster.runtime.disk.memory_store import AnyStore
     from cluster.runtime.disk.rows import Recovery
     from cluster.runtime.submissions import Handle
+    from cluster.view_order import ViewOrder
 
 WRITE_AGAIN_S = 0.5  # delay before a failed write is retried
 EARLY_S = 0.0005  # a deadline this close counts as reached: loop timers have millisecond resolution
@@ -128,7 +129,7 @@ class Driver:
         taps = dict(self.watch.taps)
         if reports is not None:
             inner = taps["endpoint"]
-            taps["endpoint"] = lambda process, above: ReportsViewTap(reports, inner(process, above))
+            taps["endpoint"] = lambda process, above: ReportsViewTap(reports, cast("ViewOrder", inner(process, above)))
         self.process = Process(
             me,
             options.settings,

@@ -14,7 +14,6 @@ Below: `cluster.reports.broadcast`, report streams.
 from __future__ import annotations
 
 import asyncio
-import logging
 import random
 import time
 from types import MappingProxyType
@@ -26,14 +25,12 @@ from cluster.reports.settings import ReportSettings
 from cluster.runtime.api.group import NotDelivered
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Mapping
+    from collections.abc import AsyncGenerator, Callable, Mapping
 
     from cluster.names import ProcessId, View
     from cluster.reports.delivery_queue import QueuedReport
     from cluster.reports.messages import Origin, ReportFrame
     from cluster.runtime.net.report_streams import ReportStreams
-
-log = logging.getLogger("cluster.reports")
 
 
 class ReportedValue(NamedTuple):
@@ -120,7 +117,7 @@ class Reports:
         """Call `callback` at each delivery. It runs inside the member: if it is slow, the member is slow."""
         self._callbacks.append(callback)
 
-    async def changes(self) -> AsyncIterator[ReportChange]:
+    async def changes(self) -> AsyncGenerator[ReportChange, None]:
         """Yields values as they are delivered, this member's own too. One reader at a time.
 
         While there is a reader, it sets the pace: values that wait for it are replaced by newer ones, and `current`

@@ -17,7 +17,7 @@ from cluster.runtime.net.handshake import (
     HandshakeFailed,
     PeerRefused,
 )
-from cluster.runtime.net.wire import LENGTH, BadFrame, Splitter, Travelling, decode_frame
+from cluster.runtime.net.wire import LENGTH, BadFrame, Splitter, decode_frame
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -51,8 +51,9 @@ class PeerConnection(asyncio.BufferedProtocol):
     """One connection to a peer, from the handshake to the close."""
 
     __slots__ = (
-        "_bounds", "_decode", "_flushes", "_handshake", "_limit", "_loop", "_owner", "_parts", "_splitter", "_transport", "done",
-        "heard_at", "identity", "is_closed", "is_paused", "opened_at", "peer", "reason", "spoke", "stream", "we_dialed",
+        "_bounds", "_decode", "_flushes", "_handshake", "_limit", "_loop", "_owner", "_parts", "_splitter",
+        "_transport", "done", "heard_at", "identity", "is_closed", "is_paused", "opened_at", "peer", "reason", "spoke",
+        "stream", "we_dialed",
     )  # fmt: skip
 
     peer: ProcessId  # the authenticated peer; unset before `identity` is set

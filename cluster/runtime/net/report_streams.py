@@ -107,9 +107,7 @@ class ReportStreams:
 
     def on_opened(self, connection: PeerConnection) -> None:
         """The transport authenticated the peer of a report stream."""
-        connection.hand_over(
-            self, decode_frame, frame_len_max=FRAME_LEN_MAX, unsent_bytes_max=UNSENT_BYTES_MAX
-        )
+        connection.hand_over(self, decode_frame, frame_len_max=FRAME_LEN_MAX, unsent_bytes_max=UNSENT_BYTES_MAX)
         peer = connection.peer
         before = self.connections.pop(peer, None)
         if before is not None:

@@ -198,9 +198,15 @@ class Transport:
             key=self.options.key,
             cluster=self.options.cluster,
             identity=PeerIdentity(
-                self.me, self.boot, self.addresses, self.group, blind, dialect=self.dialect, services=self.services,
+                self.me,
+                self.boot,
+                self.addresses,
+                self.group,
+                blind,
+                dialect=self.dialect,
+                services=self.services,
                 stream=stream,
-            ),  # fmt: skip
+            ),
             nonce=secrets.token_bytes(NONCE_LEN),
             seen=self._seen,
             decide=lambda peer: self._decide(peer, we_dialed, stream or peer.stream),

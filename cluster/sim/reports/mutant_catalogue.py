@@ -88,7 +88,8 @@ REPORT_MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "a newcomer starts at the end", BROADCAST,
-        "        peer.positions = {self.me: PeerPosition(number)}", "        peer.positions = {self.me: PeerPosition(self.B)}",
+        "        peer.positions = {self.me: PeerPosition(number)}",
+        "        peer.positions = {self.me: PeerPosition(self.B)}",
         "a newcomer gets no current values, and a broken stream loses reports",
     ),
     Mutant(
@@ -140,7 +141,8 @@ REPORT_MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "duplicates are delivered", BROADCAST,
-        "                if report.number > log.held:\n                    self._take(", "                if True:\n                    self._take(",
+        "                if report.number > log.held:\n                    self._take(",
+        "                if True:\n                    self._take(",
         "a report that was forwarded and sent again is delivered twice",
     ),
     Mutant(

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from cluster.reports.settings import ReportSettings
-from cluster.sim.reports.reporting_process import REPORT, Pace
 from cluster.sim.plan import RunPlan, Submission, make_plan
+from cluster.sim.reports.reporting_process import REPORT, Pace
 from cluster.sim.seeded_random import SeededRandom
 
 if TYPE_CHECKING:

@@ -20,10 +20,10 @@ if TYPE_CHECKING:
     from cluster.actions import Action
     from cluster.durable import Image
     from cluster.layer import RandomSource
-    from cluster.sim.reports.plan import NarrowLink, SlowReceiver
     from cluster.settings import Settings
     from cluster.sim.explore import SeedTask
     from cluster.sim.history_machine import History
+    from cluster.sim.reports.plan import NarrowLink, SlowReceiver
 
 
 class ReportsJudge(RunJudge):

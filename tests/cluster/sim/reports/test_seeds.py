@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cluster.sim.reports.mutant_catalogue import REPORT_MUTANTS
-from cluster.sim.reports.run import run_reports_task
 from cluster.sim.explore import SeedTask
 from cluster.sim.mutant_hunt import hunt
+from cluster.sim.reports.mutant_catalogue import REPORT_MUTANTS
+from cluster.sim.reports.run import run_reports_task
 
 if TYPE_CHECKING:
     from cluster.sim.mutation import Mutant
