@@ -61,19 +61,28 @@ def make_reports_plan(seed: int, nodes_min: int = 3, nodes_max: int = 7) -> Repo
     base = make_plan(seed, nodes_min, nodes_max)
     chance = SeededRandom(seed).fork("reports")
     submissions = (*base.submissions[:KEPT_SUBMISSIONS], *_publications(chance.fork("publications"), base))
+    is_torn = chance.fork("torn").hits(0.35)
     return ReportsPlan(
         msgspec.structs.replace(
             base, coded=False, submissions=tuple(sorted(submissions, key=lambda each: (each.at, each.body)))
         ),
         ReportSettings(
-            window_len=chance.choice((1, 2, 8, 64)),
+            window_len=chance.choice((1, 2, 8, 64)) if not is_torn else 1,
             buffer_len_max=chance.choice((4, 16, 64)),
             pending_len_max=chance.choice((2, 64)),
             queue_len_max=chance.choice((2, 8, 1_000)),
             frame_bytes=chance.choice((100, 1_000, 64 * 1_024)),
             departed_len_max=chance.choice((1, 2, 16)),
         ),
-        tuple(_bottlenecks(chance.fork("bottlenecks"), base)),
+        tuple(_bottlenecks(chance.fork("bottlenecks"), base)) if not is_torn else _narrow_everywhere(chance, base),
+    )
+
+
+def _narrow_everywhere(chance: SeededRandom, base: RunPlan) -> tuple[NarrowLink, ...]:
+    """All links are narrow all the time: crashes and view changes tear catch-ups and forwarded logs apart."""
+    bytes_per_s = chance.choice((300.0, 1_000.0, 3_000.0))
+    return tuple(
+        NarrowLink(0.0, base.lasts, one, other, bytes_per_s) for one in base.names for other in base.names if one != other
     )
 
 
