@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from qosweb.engine.engine import EngineListener
     from qosweb.engine.local.request_ids import RequestId
     from qosweb.engine.replicated.compiled_policy import CompiledPolicy
-    from qosweb.engine.replicated.effects import EntryRejected, Reported
+    from qosweb.engine.replicated.effects import EntryRejected, Reported, UpstreamsReported
     from qosweb.webqos.policy.environment import Environment
 
 
@@ -190,6 +190,10 @@ class AdmissionControl:
     def reported(self, effect: Reported) -> None:
         if self._listener is not None:
             self._listener.reported(effect)
+
+    def upstreams_reported(self, effect: UpstreamsReported) -> None:
+        if self._listener is not None:
+            self._listener.upstreams_reported(effect)
 
     def refused(self, effect: EntryRejected) -> None:
         if self._listener is not None:

@@ -27,6 +27,7 @@ from qosweb.engine.replicated.effects import (
     PolicyChanged,
     Reported,
     RestatementNeeded,
+    UpstreamsReported,
     Viewed,
 )
 from qosweb.engine.replicated.entries import NodeReport, PolicyText
@@ -36,6 +37,7 @@ from qosweb.engine.replicated.state_machine import QosStateMachine
 if TYPE_CHECKING:
     from cluster.names import ProcessId, View
     from qosweb.engine.replicated.entries import NodeBatch
+    from qosweb.engine.replicated.upstreams import UpstreamReport
 
 NUMBERS_BITS = 20  # at most 2**20 requests per second of a node's life
 QUIET_MS = 50  # longest delay of a batch on which no request waits
@@ -47,6 +49,7 @@ class EngineListener(Protocol):
     def policy_changed(self, position: int, policy: CompiledPolicy) -> None: ...
     def viewed(self, position: int, view: View) -> None: ...
     def reported(self, effect: Reported) -> None: ...
+    def upstreams_reported(self, effect: UpstreamsReported) -> None: ...
     def refused(self, effect: EntryRejected) -> None: ...
 
 
@@ -66,6 +69,7 @@ class Engine:
         self.outbox = BatchOutbox()
         self._names = list(policy.names)
         self.report = NodeReport(0, 0, 0, "")
+        self.upstreams: list[UpstreamReport] = []  # of this node
         self.replicated = QosStateMachine(me, CompiledPolicy.empty(), self._of_replicated)
         self.solo: QosStateMachine | None = None
         self._policy = policy  # the policy that was last in force here
@@ -128,7 +132,7 @@ class Engine:
         self._use(self.solo)
         self.local_queue.in_minority = self._is_member
         self.solo.view_changed(0, make_view(0, {self.me: 0}))
-        self.outbox.report = self.report
+        self._report_again()
         self.local_queue.cut_off()
 
     def together(self) -> None:
@@ -140,7 +144,7 @@ class Engine:
         self.local_queue.in_minority = False
         if solo is not None:
             self.local_queue.restate()
-            self.outbox.report = self.report
+            self._report_again()
             names = {name: at for at, name in enumerate(self.replicated.policy.names)}
             for one in solo.classes if self._is_member else ():
                 self.outbox.account(names.get(one.name, self.replicated.policy.default)).add(one.totals)
@@ -196,7 +200,7 @@ class Engine:
     def _is_due(self) -> bool:
         """A request waits for the content of the next batch."""
         outbox = self.outbox
-        return outbox.is_awaited or (outbox.frees and any(one.waiting for one in self.machine.classes))
+        return outbox.is_awaited or (outbox.frees and bool(self.machine.scheduler.waiting()))
 
     @property
     def _can_wait(self) -> bool:
@@ -274,6 +278,16 @@ class Engine:
         self.report = self.outbox.report = report
         self.local_queue.capacity_changed(report.capacity_bps)
 
+    def report_upstreams(self, upstreams: list[UpstreamReport]) -> None:
+        """Report all upstream servers of this node, with its votes on their health."""
+        self.upstreams = self.outbox.upstreams = upstreams
+
+    def _report_again(self) -> None:
+        """Repeat the reports to a state machine that may not know them."""
+        self.outbox.report = self.report
+        if self.upstreams:
+            self.outbox.upstreams = self.upstreams
+
     def change_policy(self, policy: CompiledPolicy) -> None:
         """Change the policy on all nodes, at one position of the order. Only in a primary view, or without a group."""
         self.outbox.policy = PolicyText(policy.text, policy.packed, policy.language)
@@ -294,6 +308,8 @@ class Engine:
                 self.listener.viewed(position, view)
             case Reported():
                 self.listener.reported(effect)
+            case UpstreamsReported():
+                self.listener.upstreams_reported(effect)
             case EntryRejected():
                 self.listener.refused(effect)
             case _ if self.solo is None:
@@ -307,6 +323,8 @@ class Engine:
             case Reported():
                 if not self._is_member:
                     self.listener.reported(effect)
+            case UpstreamsReported():
+                self.listener.upstreams_reported(effect)
             case EntryRejected():
                 self.listener.refused(effect)
             case Viewed():
@@ -316,7 +334,7 @@ class Engine:
 
     def _handle(self, effect: Effect) -> None:
         if isinstance(effect, RestatementNeeded):
-            self.outbox.report = self.report
+            self._report_again()
         self.local_queue.handle(effect, self.now_ms)
 
     def _policy_changed(self, position: int, policy: CompiledPolicy) -> None:

@@ -17,7 +17,7 @@ from tests.support.waiting import wait_for
 if TYPE_CHECKING:
     from cluster.names import View
     from qosweb.engine.replicated.compiled_policy import CompiledPolicy
-    from qosweb.engine.replicated.effects import EntryRejected, Reported
+    from qosweb.engine.replicated.effects import EntryRejected, Reported, UpstreamsReported
 
 LIFETIME_MS = 2 * LONG_MS
 
@@ -26,6 +26,7 @@ class Ear:
     def policy_changed(self, position: int, policy: CompiledPolicy) -> None: ...
     def viewed(self, position: int, view: View) -> None: ...
     def reported(self, effect: Reported) -> None: ...
+    def upstreams_reported(self, effect: UpstreamsReported) -> None: ...
     def refused(self, effect: EntryRejected) -> None: ...
 
 

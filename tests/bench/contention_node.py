@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
     from cluster.names import View
     from qosweb.engine.local.requests import Decision
-    from qosweb.engine.replicated.effects import EntryRejected, Reported
+    from qosweb.engine.replicated.effects import EntryRejected, Reported, UpstreamsReported
 
 COST = 16_384
 HOLD_S = 0.02
@@ -205,6 +205,7 @@ class Node:
     def policy_changed(self, position: int, policy: CompiledPolicy) -> None: ...
     def viewed(self, position: int, view: View) -> None: ...
     def reported(self, effect: Reported) -> None: ...
+    def upstreams_reported(self, effect: UpstreamsReported) -> None: ...
 
     def refused(self, effect: EntryRejected) -> None:
         raise AssertionError(effect)

@@ -1,7 +1,8 @@
 """Runs the demo under the overload that it prints, by day and by night rule, and judges its logs by `qosweb analyze`.
 
 The load is the command that the demo prints under "each class gets its share". Both rules are tested at any hour: the
-policy is that of the sample site with one of its two rules for free pages.
+policy is that of the sample site with one of its two rules for free pages. By night the rate is 2.5 times as high,
+because the ceiling of 60 % is tested only if readers ask for more than that.
 """
 
 from __future__ import annotations
@@ -22,19 +23,21 @@ from tests.support.nodes import environment, run_command
 
 RULES = {"day": "not night => ", "night": "night => "}
 EVERY_RULE = tuple(RULES)
+RATES = {"day": "60", "night": "150"}  # requests per second
 
 
 def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="./dev campaign demo-guarantees", description=__doc__)
     parser.add_argument("--nodes", default="3")
-    parser.add_argument("--rate", default="60", help="requests per second (default: as printed, 60)")
+    parser.add_argument("--rate", help=f"requests per second (default: {RATES})")
     parser.add_argument("--rule", choices=EVERY_RULE, action="append", help="day or night (default: one after another)")
     options = parser.parse_args(arguments)
     failed = 0
     for rule in options.rule or EVERY_RULE:
         with tempfile.TemporaryDirectory(prefix="demo-guarantees-") as folder:
-            code, report = judge(Path(folder), options.nodes, options.rate, rule)
-            print(f"{rule}, {options.nodes} nodes, {options.rate}/s: {'held' if code == 0 else 'NOT HELD'}\n{report}")
+            rate = options.rate or RATES[rule]
+            code, report = judge(Path(folder), options.nodes, rate, rule)
+            print(f"{rule}, {options.nodes} nodes, {rate}/s: {'held' if code == 0 else 'NOT HELD'}\n{report}")
             failed += code != 0
     return 1 if failed else 0
 

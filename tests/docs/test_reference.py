@@ -66,6 +66,7 @@ def test_fields_of_events() -> None:
         "policy": lines.policy_event(0.0, "", 1),
         "view": lines.view_event(0.0, 1, [], is_primary=True),
         "capacity": lines.capacity_event(0.0, 1, "n", 1),
+        "upstream": lines.upstream_event(0.0, "u", "timeouts"),
     }
     documented = {name: names_in(row[1]) for row in rows_of(LOG, "`event`") for name in names_in(row[0])}
     assert set(documented) == set(events)

@@ -17,10 +17,14 @@ from qosweb.engine.replicated.entries import UNUSED, NodeBatch, NodeReport, Node
 from qosweb.engine.replicated.flows import Flow
 from qosweb.engine.replicated.pipes import PipeChannel
 from qosweb.engine.replicated.snapshot import ClassSnapshot, EngineSnapshot, PipeSnapshot
+from qosweb.engine.replicated.upstreams import UpstreamReport, Vote
 from tests.support.golden import Case, assert_all_types_occur, check, read
 
 DATA = Path(__file__).parent / "data"
 A, B = ProcessId("a", 7), ProcessId("b")
+UPSTREAM = UpstreamReport(
+    "app", "http://10.0.0.5:9000", True, 2, 8, ("shop.example",), ("/api/*",), Vote.OUT, "connection errors"
+)
 BATCH = NodeBatch(
     at_ms=70_000,
     generation=2,
@@ -36,12 +40,13 @@ BATCH = NodeBatch(
     cancelled=[2],
     finished=[(1, 8_900)],
     visited=[(B, 5, 4_000), (B, 6, UNUSED)],
+    upstreams=[UPSTREAM],
 )
 CLASS = ClassSnapshot(
     "a", [(A, [(4, Waiter(9, 6_000, 69_500))])], 12, 13, 14, Flow(1, 2), Flow(3, 4), Totals(*range(6)), 18
 )
 PIPE = PipeSnapshot(
-    2_000_000, 300_000, 1_700_000_000_000, "http://a.example", 1, [(B, 5, PipeChannel(1, 2, 3, 4, 5, 6))]
+    2_000_000, 300_000, 1_700_000_000_000, "http://a.example", 1, [(B, 5, PipeChannel(1, 2, 3, 4, 5, 6))], (UPSTREAM,)
 )
 STATE = EngineSnapshot(
     time_ms=70_000,
@@ -108,7 +113,7 @@ def test_format_1_without_what_depended_on_its_scheduler() -> None:
     assert snapshot.decode(golden["snapshot.full"]) == replace(
         STATE,
         classes=[ClassSnapshot("a", [], 0, 0, NEVER_MS, Flow(), Flow(), CLASS.totals)],
-        pipes=[(A, replace(PIPE, channels=[]))],
+        pipes=[(A, replace(PIPE, channels=[], upstreams=()))],
         buckets=[], virtual=0, seq=0, shares_at_ms=-1, shares=(0,), spare=0, era=STATE.generation,
     )  # fmt: skip
 

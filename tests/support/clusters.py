@@ -34,7 +34,7 @@ class RunningCluster:
     """One node process per name: the first founds the cluster, the others join. All get the same options."""
 
     def __init__(
-        self, root: Path, scratch: Path, spec: str, names: str, *options: str, command: Sequence[str] = COMMAND
+        self, root: Path | None, scratch: Path, spec: str, names: str, *options: str, command: Sequence[str] = COMMAND
     ) -> None:
         self.root = root
         self.scratch = scratch

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from cluster.names import ProcessId
     from qosweb.engine.replicated.classes import ClassNumbers
+    from qosweb.engine.replicated.upstreams import UpstreamReport
 
 Sums = dict[int, list[int]]  # class: requests, cost
 
@@ -27,12 +28,13 @@ class BatchOutbox:
     """Contents of the next batch of one node."""
 
     __slots__ = ("_accessed", "_accounts", "_cancelled", "_denied", "_finished", "_served", "_started", "_submitted",
-                 "_visited", "policy", "report", "restates")  # fmt: skip
+                 "_visited", "policy", "report", "restates", "upstreams")  # fmt: skip
 
     def __init__(self) -> None:
         self.restates = False  # the next batch restates all unfinished requests
         self.report: NodeReport | None = None
         self.policy: PolicyText | None = None
+        self.upstreams: list[UpstreamReport] | None = None
         self._accounts: dict[int, Totals] = {}
         self._accessed: dict[int, int] = {}
         self._served: Sums = {}
@@ -116,12 +118,15 @@ class BatchOutbox:
     @property
     def is_awaited(self) -> bool:
         """A request waits for the effect of the next batch."""
-        return bool(self._submitted or self._cancelled or self.restates or self.policy or self.report)
+        return bool(
+            self._submitted or self._cancelled or self.restates or self.policy or self.report
+            or self.upstreams is not None
+        )  # fmt: skip
 
     @property
     def is_urgent(self) -> bool:
         """There is more than arrivals, cancellations and released channels."""
-        return bool(self.restates or self.policy or self.report)
+        return bool(self.restates or self.policy or self.report or self.upstreams is not None)
 
     @property
     def frees(self) -> bool:
@@ -154,9 +159,10 @@ class BatchOutbox:
             self._cancelled[:LIST_MAX],
             self._finished[:LIST_MAX],
             self._visited[:LIST_MAX],
+            self.upstreams,
         )
         self.restates = False
-        self.report = self.policy = None
+        self.report = self.policy = self.upstreams = None
         self._accounts, self._accessed, self._served, self._denied = {}, {}, {}, {}
         del self._cancelled[:LIST_MAX], self._finished[:LIST_MAX], self._visited[:LIST_MAX]
         return batch
@@ -173,6 +179,8 @@ class BatchOutbox:
             self.account(number_of[number]).add(Totals(*counts))
         self.report = self.report or batch.report
         self.policy = self.policy or batch.policy
+        if self.upstreams is None:
+            self.upstreams = batch.upstreams
 
     def restate(self) -> None:
         """Make the next batch a restatement, which replaces all pending events."""

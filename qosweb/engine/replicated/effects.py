@@ -53,6 +53,13 @@ class Reported(msgspec.Struct, frozen=True):
     capacity_bps: int
 
 
+class UpstreamsReported(msgspec.Struct, frozen=True):
+    """The upstream servers of a node, or their health, changed at this position of the order."""
+
+    position: int
+    node: ProcessId
+
+
 class EntryRejected(msgspec.Struct, frozen=True):
     """All replicas skip an entry, or the policy in it, for the same reason."""
 
@@ -62,4 +69,14 @@ class EntryRejected(msgspec.Struct, frozen=True):
     text: str | None = None  # of the rejected policy; None: the whole entry is rejected
 
 
-Effect = Granted | Reserved | RestatementNeeded | RestatementApplied | PolicyChanged | Viewed | Reported | EntryRejected
+Effect = (
+    Granted
+    | Reserved
+    | RestatementNeeded
+    | RestatementApplied
+    | PolicyChanged
+    | Viewed
+    | Reported
+    | UpstreamsReported
+    | EntryRejected
+)

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from cluster.names import ProcessId
+    from qosweb.engine.replicated.upstreams import UpstreamReport
 
 ROOM = 64
 LOOKAHEAD_MS = 50
@@ -57,6 +58,7 @@ class Pipe:
         "channels",
         "language",
         "load_ppm",
+        "upstreams",
         "url",
         "used_bps",
         "waiting",
@@ -69,6 +71,7 @@ class Pipe:
         self.wall_ms = 0
         self.url = ""
         self.language = 0  # the latest policy language its node reads; 0 until the node reports
+        self.upstreams: tuple[UpstreamReport, ...] = ()  # the upstream servers of the node
         self.channels: dict[tuple[ProcessId, int], PipeChannel] = {}  # by owner and number
         self.used_bps = 0
         self.ahead_bps = 0

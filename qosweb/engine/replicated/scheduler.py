@@ -60,12 +60,14 @@ CHANNELS_KEPT_MAX = 4096
 class Scheduler:
     """Chooses which waiting requests start, and at which node."""
 
-    __slots__ = ("_channels", "_channels_of", "bound", "buckets", "classes", "era", "may_redirect", "pipes", "shares",
-                 "spare", "virtual", "wake_ms", "weights")  # fmt: skip
+    __slots__ = ("_channels", "_channels_of", "bound", "buckets", "classes", "era", "may_redirect", "pipes",
+                 "queued", "shares", "short", "spare", "virtual", "wake_ms", "weights")  # fmt: skip
 
     def __init__(self) -> None:
         self.classes: list[ClassState] = []
         self.pipes: dict[ProcessId, Pipe] = {}
+        self.queued: set[int] = set()  # the classes with waiting requests, and some whose last one has just left
+        self.short: list[ClassState] = []  # the classes that demanded more than their shares within KEPT_MS
         self.bound: BoundPolicy
         self.shares: tuple[int, ...] = ()
         self.weights: tuple[int, ...] = ()  # what starts are charged by
@@ -81,6 +83,7 @@ class Scheduler:
     def begins_to_wait(self, number: int, now_ms: int) -> None:
         """The first request of a class waits; it may be the first of all."""
         chosen = self.classes[number]
+        self.queued.add(number)
         if chosen.has_waited_since(now_ms - KEPT_MS):
             chosen.virtual = max(chosen.virtual, self._virtual_min)
         elif any(one.has_waited_since(now_ms - KEPT_MS) for one in self.classes):
@@ -93,6 +96,20 @@ class Scheduler:
     def _virtual_min(self) -> int:
         """The virtual time of a class with the greatest credit."""
         return self.virtual - sum(pipe.capacity_bps for pipe in self.pipes.values()) * CREDIT_MS // 1000
+
+    def classes_changed(self, classes: list[ClassState]) -> None:
+        """Use other classes, with what waits in them."""
+        self.classes = classes
+        self.queued = {number for number, one in enumerate(classes) if one.waiting}
+        self.short = classes
+
+    def waiting(self) -> list[int]:
+        """The classes with waiting requests."""
+        classes = self.classes
+        found = [number for number in self.queued if classes[number].waiting]
+        if len(found) < len(self.queued):
+            self.queued = set(found)
+        return found
 
     def _join(self, chosen: ClassState, now_ms: int) -> None:
         """A class has no credit: it starts with the class that is furthest behind, and just before it."""
@@ -108,6 +125,7 @@ class Scheduler:
 
     def change_shares(self, shares: tuple[int, ...], now_ms: int) -> None:
         """Set the shares. A class that waited without a share and has one now gets no credit for the time between."""
+        self.short = [one for one in self.classes if one.short_ms > now_ms - KEPT_MS]
         for one, before, now in zip(self.classes, self.shares, shares, strict=False):
             if now and not before and one.waiting:
                 self._join(one, now_ms)
@@ -153,28 +171,33 @@ class Scheduler:
         bound = self.bound
         return all(self.buckets[at].level_at(bound.rules[at], now_ms) > 0 for at in bound.buckets_of[number])
 
-    def starts(self, now_ms: int) -> list[Start]:
+    def starts(self, now_ms: int, waiting: list[int]) -> list[Start]:
         """Start all requests that may start now: take each out of its queue, and give it its channel.
+
+        `waiting` are the classes that have any.
 
         Room and tokens only shrink meanwhile, so a full node or a blocked class need not be examined again.
         """
         self.wake_ms = None
         started: list[Start] = []
-        roomy = [pid for pid, pipe in self.pipes.items() if pipe.has_room]
+        roomy = [pid for pid, pipe in self.pipes.items() if pipe.has_room] if waiting else []
         if not roomy:
             return started
         awaited = self._awaited_virtual(now_ms - KEPT_MS)
-        order = [self._key(number, one) for number, one in enumerate(self.classes) if one.waiting]
+        order = [self._key(number, self.classes[number]) for number in waiting]
         heapify(order)
         buckets_of, classes, pipes = self.bound.buckets_of, self.classes, self.pipes
+        free: list[ProcessId] | None = None  # the nodes with a free channel
         while order and roomy:
             rank, virtual, number = order[0]
             chosen = classes[number]
             nodes = roomy
             if awaited is not None and (rank == 2 or (rank == 1 and virtual > awaited)):
-                nodes = [pid for pid in roomy if pipes[pid].has_free_channel]
-                if not nodes:
+                if free is None:
+                    free = [pid for pid in roomy if pipes[pid].has_free_channel]
+                if not free:
                     break  # the classes after it are in debt, too
+                nodes = free
             is_open = not buckets_of[number] or self._is_open(number, now_ms)
             place = self._place(chosen, nodes) if is_open else None
             if place is None:
@@ -183,6 +206,7 @@ class Scheduler:
             owner, at = place
             pipe = pipes[at]
             started.append(self._start(number, chosen, owner, at, pipe, now_ms))
+            free = None
             if not pipe.has_room:
                 roomy.remove(at)
             if chosen.waiting:
@@ -194,7 +218,7 @@ class Scheduler:
     def _awaited_virtual(self, since_ms: int) -> int | None:
         """The least virtual time of the classes that are short of capacity, and whose queue is empty for a moment."""
         return min(
-            [one.virtual for one in self.classes if one.short_ms > since_ms and not one.waiting],
+            [one.virtual for one in self.short if one.short_ms > since_ms and not one.waiting],
             default=None,
         )
 

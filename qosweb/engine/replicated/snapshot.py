@@ -15,6 +15,7 @@ from qosweb.engine.replicated.compiled_policy import CompiledPolicy
 from qosweb.engine.replicated.entries import with_format, without_format
 from qosweb.engine.replicated.flows import Flow
 from qosweb.engine.replicated.pipes import Pipe, PipeChannel
+from qosweb.engine.replicated.upstreams import UpstreamReport
 from qosweb.webqos import Environment
 
 if TYPE_CHECKING:
@@ -40,6 +41,7 @@ class PipeSnapshot(msgspec.Struct, array_like=True):
     url: str
     language: int
     channels: list[tuple[ProcessId, int, PipeChannel]]
+    upstreams: tuple[UpstreamReport, ...] = ()  # not in format 1
 
 
 class EngineSnapshot(msgspec.Struct, array_like=True):
@@ -136,7 +138,7 @@ def load(machine: QosStateMachine, state: EngineSnapshot) -> None:
     machine.accessed_ms = dict(state.accessed_ms)
     machine.seq, machine.shares_at_ms = state.seq, state.shares_at_ms
     scheduler.pipes = {pid: _load_pipe(pipe) for pid, pipe in state.pipes}
-    scheduler.classes = [_load_class(one) for one in state.classes]
+    scheduler.classes_changed([_load_class(one) for one in state.classes])
     for class_number, one in enumerate(scheduler.classes):
         for owner, queue in one.queues.items():
             scheduler.pipes[owner].waiting.update(dict.fromkeys(queue, class_number))
@@ -174,13 +176,15 @@ def _load_class(saved: ClassSnapshot) -> ClassState:
 
 def _save_pipe(pipe: Pipe) -> PipeSnapshot:
     channels = [(owner, number, pipe.channels[owner, number]) for owner, number in sorted(pipe.channels)]
-    return PipeSnapshot(pipe.capacity_bps, pipe.load_ppm, pipe.wall_ms, pipe.url, pipe.language, channels)
+    return PipeSnapshot(
+        pipe.capacity_bps, pipe.load_ppm, pipe.wall_ms, pipe.url, pipe.language, channels, pipe.upstreams
+    )
 
 
 def _load_pipe(saved: PipeSnapshot) -> Pipe:
     pipe = Pipe()
     pipe.capacity_bps, pipe.load_ppm, pipe.wall_ms = saved.capacity_bps, saved.load_ppm, saved.wall_ms
-    pipe.url, pipe.language = saved.url, saved.language
+    pipe.url, pipe.language, pipe.upstreams = saved.url, saved.language, saved.upstreams
     for owner, number, channel in saved.channels:
         pipe.take(owner, number, channel)
     return pipe

@@ -28,6 +28,7 @@ from qosweb.engine.replicated.effects import (
     Reserved,
     RestatementApplied,
     RestatementNeeded,
+    UpstreamsReported,
     Viewed,
 )
 from qosweb.engine.replicated.flows import STEP_MS
@@ -84,9 +85,8 @@ class QosStateMachine:
     @property
     def is_contended(self) -> bool:
         """A request waits for a channel, and not only for tokens of its class."""
-        return any(
-            one.waiting and self.scheduler.has_tokens(number, self.time_ms) for number, one in enumerate(self.classes)
-        )
+        scheduler = self.scheduler
+        return any(scheduler.has_tokens(number, self.time_ms) for number in scheduler.waiting())
 
     @property
     def promised(self) -> tuple[int, ...]:
@@ -142,6 +142,9 @@ class QosStateMachine:
             pipe.capacity_bps, pipe.load_ppm = report.capacity_bps, report.load_ppm
             pipe.wall_ms, pipe.url, pipe.language = report.wall_ms, report.url, report.language
             self.binding_is_due = True
+        if batch.upstreams is not None and pipe.upstreams != (upstreams := tuple(batch.upstreams)):
+            pipe.upstreams = upstreams
+            self.effect(UpstreamsReported(position, origin))
         if batch.restated is not None:
             self._restate(origin, pipe, batch.restated, number_of)
         for number, class_number, cost in batch.started:
@@ -288,7 +291,7 @@ class QosStateMachine:
         for pipe in self.pipes.values():
             pipe.waiting = {number: numbers[old] for number, old in pipe.waiting.items()}
             pipe.channels = {key: one._replace(number=numbers[one.number]) for key, one in pipe.channels.items()}
-        self.scheduler.classes = classes
+        self.scheduler.classes_changed(classes)
         self.scheduler.forget()
         self.accessed_ms = {}
         self._bind_all()
@@ -300,7 +303,7 @@ class QosStateMachine:
         for old in [one for one in self.names if one <= self.generation - GENERATIONS_KEPT]:
             del self.names[old]
         if not self.classes:
-            self.scheduler.classes = [ClassState(name) for name in self.policy.names]
+            self.scheduler.classes_changed([ClassState(name) for name in self.policy.names])
         self.scheduler.may_redirect = self.policy.may_redirect
         self.scheduler.buckets = []
         self.binding_is_due = True
@@ -372,12 +375,12 @@ class QosStateMachine:
         self.scheduler.change_shares(shares, self.time_ms)
 
     def _schedule(self) -> None:
-        now_ms, me, classes = self.time_ms, self.me, self.classes
-        for one in classes:
-            if one.waiting:
-                one.backlog_ms = now_ms
+        now_ms, me, scheduler = self.time_ms, self.me, self.scheduler
+        waiting = scheduler.waiting()
+        for class_number in waiting:
+            scheduler.classes[class_number].backlog_ms = now_ms
         self._divide()
-        for class_number, owner, number, at, channel in self.scheduler.starts(now_ms):
+        for class_number, owner, number, at, channel in scheduler.starts(now_ms, waiting):
             if owner == me:
                 self.effect(Granted(number, at, channel.rate_bps))
             elif at == me:

@@ -15,6 +15,7 @@ from cluster.layer import Delivered, DeliveredRun, PrimaryChanged
 from cluster.stack import Process
 from qosweb.engine.engine import Engine
 from qosweb.engine.replicated.entries import NodeReport
+from qosweb.engine.replicated.upstreams import UpstreamReport, Vote
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from cluster.sim.node import SimNode
     from cluster.sim.world import World
     from qosweb.engine.replicated.compiled_policy import CompiledPolicy
-    from qosweb.engine.replicated.effects import EntryRejected, Reported
+    from qosweb.engine.replicated.effects import EntryRejected, Reported, UpstreamsReported
     from qosweb.engine.replicated.entries import NodeBatch
 
 ROUNDS_MAX = 1_000  # batches within one input: more is an endless loop
@@ -110,7 +111,10 @@ class Host:
         self.report(capacity_bps)
 
     def report(self, capacity_bps: int) -> None:
+        """Report this capacity, and a vote on an upstream server that changes with it."""
         self.engine.report_capacity(NodeReport(capacity_bps, 0, 0, f"http://{self.node.name}"))
+        vote = Vote(capacity_bps // 1000 % len(Vote))
+        self.engine.report_upstreams([UpstreamReport("app", "http://app.example", True, 1, 8, (), (), vote)])
 
     # ---- time
 
@@ -227,6 +231,9 @@ class Host:
 
     def reported(self, _effect: Reported) -> None:
         self.world.sometimes["a capacity fixed"] += 1
+
+    def upstreams_reported(self, _effect: UpstreamsReported) -> None:
+        self.world.sometimes["a vote on an upstream server"] += 1
 
     def refused(self, effect: EntryRejected) -> None:
         raise AssertionError(f"an entry of this version was rejected: {effect}")

@@ -30,7 +30,13 @@ class EngineJudge(RunJudge):
 
     def __init__(self) -> None:
         self._states: dict[int, tuple[str, ProcessId]] = {}
-        self.looked: dict[str, int] = {"invariants": 0, "equal states": 0, "nothing is held": 0, "totals": 0}
+        self.looked: dict[str, int] = {
+            "invariants": 0,
+            "equal states": 0,
+            "nothing is held": 0,
+            "votes": 0,
+            "totals": 0,
+        }
 
     def applied(self, host: Host, position: int) -> None:
         self.looked["invariants"] += 1
@@ -86,6 +92,14 @@ class EngineJudge(RunJudge):
             self.looked["equal states"] += 1
             if host.engine.snapshot() != first:
                 raise UnexpectedOutcome("equal states", f"{host.node.pid} and {hosts[0].node.pid} differ at the end")
+
+    def votes(self, hosts: list[Host]) -> None:
+        """The replicated state has the last vote of every node."""
+        pipes = hosts[0].engine.replicated.pipes
+        for host in hosts:
+            self.looked["votes"] += 1
+            if list(pipes[host.node.pid].upstreams) != host.engine.upstreams:
+                raise UnexpectedOutcome("votes", f"the last vote of {host.node.pid} on an upstream server is missing")
 
     def totals(self, hosts: list[Host], clients: Clients) -> None:
         """A node that survived has reported all its counts, a crashed node some of them."""

@@ -49,6 +49,12 @@ MUTANTS: tuple[Mutant, ...] = (
         "    scheduler.virtual, scheduler.spare = 0, 0",
         "a restored replica orders the classes differently",
     ),
+    Mutant(
+        "snapshot loses votes on upstream servers", "qosweb.engine.replicated.snapshot",
+        "saved.url, saved.language, saved.upstreams",
+        "saved.url, saved.language, ()",
+        "a restored replica believes that every upstream server is healthy",
+    ),
     # ---- demand
     Mutant(
         "waiting classes demand everything", "qosweb.engine.replicated.demand",
@@ -163,6 +169,12 @@ MUTANTS: tuple[Mutant, ...] = (
         "under contention there are many small batches",
     ),
     # ---- engine
+    Mutant(
+        "votes are not repeated on return", "qosweb.engine.engine",
+        "            self.outbox.upstreams = self.upstreams",
+        "            pass",
+        "the cluster knows nothing of the upstream servers of a node that was away",
+    ),
     Mutant(
         "no restatement on return", "qosweb.engine.engine",
         "            self.local_queue.restate()\n            self.outbox.report",

@@ -53,16 +53,23 @@ set channel = 16KB in 160ms
 SHARES: Mapping[str, int] = {"/a": 10, "/b": 15, "/c": 20, "/d": 25, "/e": 30}  # percent, of the policy FIVE
 FIVE = len(POLICIES)
 SAMPLE = FIVE + 1  # the sample site's, by day at any hour
+SAMPLE_NIGHT = SAMPLE + 1  # the same by night
 SAMPLE_FILE = Path(__file__).parents[2] / "sample_site.webqos"
+
+
+def _sample_by(rule: str) -> str:
+    """The sample site's policy with one of its two rules for free pages, at any hour."""
+    lines = SAMPLE_FILE.read_text().splitlines(keepends=True)
+    other = "night => " if rule.startswith("not") else "not night => "
+    return "".join(line.removeprefix(rule) for line in lines if not line.startswith(("let night", other)))
+
+
 ALL: Sequence[str] = (
     *POLICIES,
     "set lifetime = 1s\nset channel = 16KB in 160ms\n"
     + "".join(f"<{name}>.server_resource = {share}%\n" for name, share in SHARES.items()),
-    "".join(
-        line.removeprefix("not night => ")
-        for line in SAMPLE_FILE.read_text().splitlines(keepends=True)
-        if not line.startswith(("let night", "night =>"))
-    ),
+    _sample_by("not night => "),
+    _sample_by("night => "),
 )
 
 

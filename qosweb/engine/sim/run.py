@@ -123,6 +123,7 @@ class EngineWorld:
         if whole and self.hosts():
             self._until(lambda: group_run.live(world), lambda: [group_run.state_of(world)])  # same position
             self.judge.equal(self.hosts())
+            self.judge.votes(self.hosts())
             self.judge.totals(self.hosts(), self.clients)
 
     def _waits(self) -> list[str]:

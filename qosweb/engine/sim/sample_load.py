@@ -1,8 +1,9 @@
 """Overload of the sample site without faults: checks that a ceiling holds in every window, and that no capacity idles.
 
-The policy is that of the sample site, by its rules for the day. Readers of the free pages and subscribers together ask
-for about twice the capacity; beside them there is the demo's gentle load, whose classes have floors that they do not
-use. Requests are small in number and large in size, so that a class often waits for a moment only.
+The policy is that of the sample site, by its rules for the day or the night. Readers of the free pages and subscribers
+together ask for about twice the capacity or more; beside them there is the demo's gentle load, whose classes have
+floors that they do not use. Requests are small in number and large in size, so that a class often waits for a moment
+only.
 Below: run.
 """
 
@@ -16,7 +17,7 @@ from cluster.sim.network import Delays
 from cluster.sim.plan import RunPlan as GroupPlan
 from cluster.sim.seeded_random import SeededRandom
 from qosweb.engine.sim.plan import Arrival, EnginePlan
-from qosweb.engine.sim.policies import SAMPLE
+from qosweb.engine.sim.policies import SAMPLE, SAMPLE_NIGHT
 from qosweb.engine.sim.run import EngineWorld
 
 NODE_BPS = 1 << 20  # two channels
@@ -46,7 +47,9 @@ class SampleShares(NamedTuple):
     unserved: float
 
 
-def make_sample_plan(seed: int, nodes: str, free_per_s: float, paid_per_s: float, windows: int = WINDOWS) -> EnginePlan:
+def make_sample_plan(
+    seed: int, nodes: str, free_per_s: float, paid_per_s: float, windows: int = WINDOWS, *, by_night: bool = False
+) -> EnginePlan:
     chance = SeededRandom(seed).fork("sample")
     end = BEGIN + windows * WINDOW
     gentle = [(name, size) for name, size, weight in GENTLE for _ in range(weight)]
@@ -63,14 +66,21 @@ def make_sample_plan(seed: int, nodes: str, free_per_s: float, paid_per_s: float
         delays=Delays(base=0.0005, jitter=0.0005, notice_max=0.01), coded=False, lasts=end, faults=(), submissions=(),
     )  # fmt: skip
     capacities = dict.fromkeys(nodes, NODE_BPS)
-    return EnginePlan(group, SAMPLE, 0.0, capacities, tuple(arrivals), (), (), follows_at_once=True)
+    policy = SAMPLE_NIGHT if by_night else SAMPLE
+    return EnginePlan(group, policy, 0.0, capacities, tuple(arrivals), (), (), follows_at_once=True)
 
 
 def sample_shares(
-    seed: int, nodes: str = "abc", free_per_s: float = 40.0, paid_per_s: float = 20.0, windows: int = WINDOWS
+    seed: int,
+    nodes: str = "abc",
+    free_per_s: float = 40.0,
+    paid_per_s: float = 20.0,
+    windows: int = WINDOWS,
+    *,
+    by_night: bool = False,
 ) -> SampleShares:
     """Play a seed. Raises what a judge finds."""
-    scene = EngineWorld(make_sample_plan(seed, nodes, free_per_s, paid_per_s, windows))
+    scene = EngineWorld(make_sample_plan(seed, nodes, free_per_s, paid_per_s, windows, by_night=by_night))
     scene.play()
     got: list[Counter[str]] = [Counter() for _ in range(windows)]
     for client in scene.clients.all:

@@ -78,6 +78,13 @@ class JsonLines:
             f'"of":{quoted(of_node)},"capacity_bps":{capacity_bps}}}\n'
         )
 
+    def upstream_event(self, at_s: float, name: str, reason: str) -> str:
+        """An upstream server of this node is out, for ``reason``, or in again if that is empty."""
+        return (
+            f'{{"event":"upstream","ts":{at_s:.3f},{self._fixed},"upstream":{quoted(name)},'
+            f'"health":"{"out" if reason else "in"}","reason":{quoted(reason)}}}\n'
+        )
+
     @staticmethod
     def repeated(event: str) -> str:
         """An event line for the beginning of a new file, marked as a copy: its time is that of the original."""

@@ -87,12 +87,18 @@ class AccessRecorder:
         self._renew_form()
         if is_primary:  # every member reports its capacity anew
             known = {"policy", "view", *(f"capacity of {name}" for name in members)}
-            self._in_force = {name: line for name, line in self._in_force.items() if name in known}
+            self._in_force = {
+                name: line for name, line in self._in_force.items() if name in known or name.startswith("upstream ")
+            }
         self._event("view", self._json.view_event(self._now(), index, members, is_primary=is_primary))
 
     def capacity_fixed(self, index: int | None, of_node: str, capacity_bps: int) -> None:
         line = self._json.capacity_event(self._now(), index, of_node, capacity_bps)
         self._event(f"capacity of {of_node}", line)
+
+    def upstream_changed(self, name: str, reason: str) -> None:
+        """An upstream server is out, for ``reason``, or in again if that is empty."""
+        self._event(f"upstream {name}", self._json.upstream_event(self._now(), name, reason))
 
     def _renew_form(self) -> None:
         json = JsonLines(self._node, self._view, self.accounts.classifier.policy_hash, self.extra_fields)

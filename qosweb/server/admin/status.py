@@ -7,6 +7,7 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from qosweb.engine.replicated.compiled_policy import median_wall_ms
+from qosweb.engine.replicated.upstreams import votes_on
 from qosweb.server.admin.block_routes import listed
 from qosweb.version import VERSION
 from qosweb.webqos.values import PPM
@@ -35,7 +36,8 @@ def status_of(node: Node) -> dict[str, object]:
         "since": node.started_at,
         "draining": node.draining,
         "root": None if node.store.root is None else str(node.store.root.path),
-        "upstreams": {one.name: _upstream(one) for one in node.upstreams.servers},
+        "upstreams": {one.name: _upstream(one, engine) for one in node.upstreams.servers},
+        "upstreams_disagree": node.upstream_votes.disagreements,
         "connections": {"open": len(node.connections), **dataclasses.asdict(node.connections.counts)},
         "cache": {
             "pages": len(node.store.resources),
@@ -57,13 +59,16 @@ def status_of(node: Node) -> dict[str, object]:
     }
 
 
-def _upstream(server: UpstreamServer) -> dict[str, object]:
+def _upstream(server: UpstreamServer, engine: Engine | None) -> dict[str, object]:
+    is_shared = engine is not None and server.settings.scope == "cluster"
+    votes = votes_on(engine.machine.pipes, server.name) if engine is not None and is_shared else {}
     return {
         "url": server.settings.url,
         "scope": server.settings.scope,
         "weight": server.settings.weight,
         "health": server.health.state.value,
         "reason": server.health.reason,
+        "votes": {pid.name: one.vote.name.lower() for pid, one in votes.items()},
         "ejections": server.health.ejections,
         "in_service": server.in_service,
         "waiting": server.waiting,

@@ -22,6 +22,7 @@ from qosweb.server.admin.browser_guard import host_name
 from qosweb.server.cluster.block_service import BlockService
 from qosweb.server.cluster.clock_skew import ClockSkewMonitor
 from qosweb.server.cluster.membership import POLICY_LEN_MAX, ClusterMembership
+from qosweb.server.cluster.upstream_votes import UpstreamVotes
 from qosweb.server.connection.client_share import SharedPlaces
 from qosweb.server.connection.connection import HttpConnection
 from qosweb.server.connection.connections import Connections
@@ -45,7 +46,8 @@ from qosweb.webqos.loader import load
 
 if TYPE_CHECKING:
     from cluster.names import View
-    from qosweb.engine.replicated.effects import EntryRejected, Reported
+    from qosweb.engine.replicated.effects import EntryRejected, Reported, UpstreamsReported
+    from qosweb.server.proxy.server import UpstreamServer
     from qosweb.settings import ServeSettings
     from qosweb.units import Address
     from qosweb.webqos import Specification
@@ -134,8 +136,9 @@ class Node:
                 settings.client_share,
             ),
             StreamLimits(settings.max_streams, settings.stream_after, settings.stream_idle),
-            log_message,
+            self._upstream_changed,
         )
+        self.upstream_votes = UpstreamVotes(self._loop, self.upstreams.servers, self.admission, log_message)
         self._context = ConnectionContext(
             self._loop,
             Site(
@@ -292,6 +295,18 @@ class Node:
         if waiter is not None and not waiter.done():
             waiter.set_result(index)
 
+    # ---- upstream servers
+
+    def _upstream_changed(self, server: UpstreamServer) -> None:
+        """A server was ejected or has returned."""
+        reason = "" if server.health.is_in else server.health.reason
+        self.recorder.upstream_changed(server.name, reason)
+        log_message(f"upstream {server.name} is " + (f"out: {reason}" if reason else "back"))
+        self.upstream_votes.report()
+
+    def upstreams_reported(self, _effect: UpstreamsReported) -> None:
+        self.upstream_votes.count_soon()
+
     # ---- block list
 
     def _blocks_changed(self) -> None:
@@ -324,6 +339,7 @@ class Node:
         """A primary view was established at ``position`` of the order. It is logged once this node is in it."""
         self._viewed = position, view
         self._announce_view()
+        self.upstream_votes.count_soon()  # those of the nodes that left do not count
 
     def primary_changed(self, view: View | None) -> None:
         """The node is in the primary view ``view``, or decides alone if it is None."""
@@ -334,6 +350,7 @@ class Node:
             self._report_capacity(anew=True)  # the cluster's time differs from the time of this node alone
         self.primary_since = self.clock.wall(self.clock.read())
         self.admission.accounts.change_scope(is_local=view is None)
+        self.upstream_votes.count_soon()
         if view is None:
             self.recorder.view_changed("", None, [self.name], is_primary=False)
             self.connections.renew_log_parts()
@@ -367,6 +384,7 @@ class Node:
         if engine is None or driver is None:
             return
         self._url = settings.public_url or url
+        self.upstream_votes.report()
         if settings.is_member:
             policy = engine.machine.policy
             self.membership = await ClusterMembership.begin(
@@ -482,6 +500,7 @@ class Node:
             await asyncio.sleep(SWEEP_EVERY_S)
             self.connections.sweep(self.clock.read())
             self.upstreams.sweep()
+            self.upstream_votes.report()
             self.blocking.blocks.sweep()
 
     async def _flush(self) -> None:

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from qosweb.errors import UsageError
 from qosweb.server.connection.client_share import SharedPlaces, client_key
-from qosweb.server.proxy.health import ServerHealth
+from qosweb.server.proxy.connect_error import describe
+from qosweb.server.proxy.health import EVIDENCE_S, ServerHealth
 from qosweb.server.proxy.upstream_connection import UpstreamConnection
 
 if TYPE_CHECKING:
@@ -58,9 +59,11 @@ class UpstreamServer:
         self.first_byte_s = settings.first_byte or defaults.first_byte_s
         self.idle_s = settings.idle or defaults.idle_s
         self.connections_max = settings.connections or defaults.connections
-        slots = min(settings.slots or self.connections_max, self.connections_max)
-        self.places = SharedPlaces(slots, defaults.share_ppm)
-        self.health = ServerHealth(is_checked=settings.health_path is not None)
+        self.slots = min(settings.slots or self.connections_max, self.connections_max)  # requests at a time
+        self.places = SharedPlaces(self.slots, defaults.share_ppm)
+        self.health = ServerHealth(
+            is_checked=settings.health_path is not None, evidence_s=max(EVIDENCE_S, 2 * settings.health_interval)
+        )
         self.in_service = 0  # requests that are here or wait
         self.requests = 0
         self.failures = 0
@@ -100,15 +103,24 @@ class UpstreamServer:
         self.health.on_response(now, is_error=status >= 500)
         self._note_change(was_in=was_in)
 
-    def on_failure(self, failure: Failure, sent_at: float, now: float) -> None:
+    def on_failure(self, failure: Failure, sent_at: float, now: float, detail: str = "") -> None:
         was_in = self.health.is_in
         self.failures += 1
-        self.health.on_failure(failure, sent_at, now)
+        self.health.on_failure(failure, sent_at, now, detail)
         self._note_change(was_in=was_in)
 
     def on_check(self, now: float, *, is_good: bool, why: str) -> None:
         was_in = self.health.is_in
         self.health.on_check(now, is_good=is_good, why=why)
+        self._note_change(was_in=was_in)
+
+    def follow_votes(self, now: float, why_out: str) -> None:
+        """The votes of the other nodes hold this server out for this reason, or do not if it is empty."""
+        was_in = self.health.is_in
+        if why_out:
+            self.health.hold(why_out, now)
+        else:
+            self.health.release(now)
         self._note_change(was_in=was_in)
 
     def _note_change(self, *, was_in: bool) -> None:
@@ -231,11 +243,11 @@ class UpstreamServer:
                     ssl=self.tls,
                     server_hostname=self.server_name,
                 )
-        except (OSError, TimeoutError):  # ssl.SSLError is an OSError
+        except OSError as error:  # TimeoutError and ssl.SSLError are OSErrors
             del self._connecting[relay]
             if relay in self._next:
                 del self._next[relay]
-                relay.on_unreachable()
+                relay.on_unreachable(describe(error))
             self._connect_more()
             return
         del self._connecting[relay]

@@ -41,9 +41,9 @@ class Upstreams:
         settings: tuple[UpstreamSettings, ...],
         defaults: ServerDefaults,
         streams: StreamLimits,
-        log_message: Callable[[str], None],
+        on_health: Callable[[UpstreamServer], None],
     ) -> None:
-        """``me`` is the name of this node. ``log_message`` prints a line for the operator."""
+        """``me`` is the name of this node. ``on_health`` is called when a server is ejected or returns."""
         self.stream_limits = streams
         self.streams = SharedPlaces(streams.total_max, defaults.share_ppm)
         self.me = me.encode()
@@ -51,9 +51,8 @@ class Upstreams:
         self._loop = loop
         self._heads = UpstreamHeads(self.me)
         self._defaults = defaults
-        self._log_message = log_message
         self._peers: dict[str, UpstreamServer] = {}
-        self.servers = [self._server(one) for one in settings]
+        self.servers = [self._server(one, on_health) for one in settings]
         self.routes = Routes(self.servers)
         self._checks: list[asyncio.Task[None]] = []
 
@@ -68,7 +67,7 @@ class Upstreams:
         if server is None:
             if len(self._peers) >= PEERS_MAX:
                 self._peers.pop(next(iter(self._peers))).close()
-            server = self._peers[origin] = self._server(UpstreamSettings(url=origin, name=origin))
+            server = self._peers[origin] = self._server(UpstreamSettings(url=origin, name=origin), lambda _: None)
         return server
 
     @property
@@ -88,16 +87,8 @@ class Upstreams:
         for server in (*self.servers, *self._peers.values()):
             server.close()
 
-    def _server(self, settings: UpstreamSettings) -> UpstreamServer:
-        return UpstreamServer(self._loop, settings, self._heads, self._defaults, self._on_health)
-
-    def _on_health(self, server: UpstreamServer) -> None:
-        if server not in self.servers:
-            return
-        if server.health.is_in:
-            self._log_message(f"upstream {server.name} is back")
-        else:
-            self._log_message(f"upstream {server.name} is out: {server.health.reason}")
+    def _server(self, settings: UpstreamSettings, on_health: Callable[[UpstreamServer], None]) -> UpstreamServer:
+        return UpstreamServer(self._loop, settings, self._heads, self._defaults, on_health)
 
     async def _check_often(self, server: UpstreamServer) -> None:
         while True:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from cluster.names import View
     from qosweb.engine.replicated.compiled_policy import CompiledPolicy
-    from qosweb.engine.replicated.effects import EntryRejected, Reported
+    from qosweb.engine.replicated.effects import EntryRejected, Reported, UpstreamsReported
 
 A, B = ProcessId("a"), ProcessId("b")
 COMPILED = [policy_of(text) for text in POLICIES]
@@ -45,6 +45,7 @@ class Ear:
     def policy_changed(self, position: int, policy: CompiledPolicy) -> None: ...
     def viewed(self, position: int, view: View) -> None: ...
     def reported(self, effect: Reported) -> None: ...
+    def upstreams_reported(self, effect: UpstreamsReported) -> None: ...
 
     def refused(self, effect: EntryRejected) -> None:
         self.refusals.append(effect)

@@ -13,6 +13,7 @@ from qosweb.engine.replicated import entries
 from qosweb.engine.replicated.entries import UNUSED, NodeBatch, NodeReport, NodeRestatement, PolicyText
 from qosweb.engine.replicated.invariants import violated_invariants
 from qosweb.engine.replicated.state_machine import QosStateMachine
+from qosweb.engine.replicated.upstreams import UpstreamReport, Vote
 from qosweb.engine.sim.policies import POLICIES, policy_of
 
 if TYPE_CHECKING:
@@ -54,6 +55,21 @@ batches = st.builds(
     cancelled=st.lists(numbers, max_size=3),
     finished=st.lists(st.tuples(numbers, costs), max_size=4),
     visited=st.lists(st.tuples(st.sampled_from(NODES), numbers, costs | st.just(UNUSED)), max_size=2),
+    upstreams=st.none()
+    | st.lists(
+        st.builds(
+            UpstreamReport,
+            st.sampled_from("xy"),
+            st.just("u"),
+            st.booleans(),
+            st.integers(1, 2),
+            st.integers(1, 2),
+            st.just(()),
+            st.just(()),
+            st.sampled_from(Vote),
+        ),
+        max_size=2,
+    ),
 )
 steps = st.tuples(st.sampled_from(NODES), batches) | st.sets(st.sampled_from(NODES), min_size=1)
 Step = tuple[ProcessId, NodeBatch] | set[ProcessId]

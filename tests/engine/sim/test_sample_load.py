@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+from qosweb.engine.local import local_queue
 from qosweb.engine.sim.sample_load import sample_shares
 
+if TYPE_CHECKING:
+    import pytest
+
 FREE_MEAN_MAX, FREE_MAX, USED_MIN = 11.5, 12.5, 97.0  # per cent
+FREE_MORE_MAX = 3.5  # points: about three free pages in a window of ten seconds
+NIGHT_MEAN_MAX = 60.0
 UNSERVED_MAX = 10.0
 
 
@@ -24,5 +32,26 @@ def test_three_nodes_hold_the_ceiling_in_every_window() -> None:
 
 def test_one_node_holds_the_ceiling_though_few_requests_wait() -> None:
     """A third of that load, for two channels: the queue of the paid pages is often empty."""
-    free = [share for seed in range(12) for share in sample_shares(seed, "a", 40 / 3, 20 / 3).free]
-    assert mean(free) <= FREE_MEAN_MAX
+    found = [sample_shares(seed, "a", 40 / 3, 20 / 3) for seed in range(12)]
+    assert mean([share for one in found for share in one.free]) <= FREE_MEAN_MAX
+    assert mean([share for one in found for share in one.used]) >= USED_MIN
+
+
+def test_one_node_denies_no_request_early_that_would_fill_a_gap(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a window in which few paid pages are asked for at a time, free pages fill the gaps. Requests could only make
+    up for that by waiting longer than their lifetimes: the free pages get no more than if nothing was denied early."""
+    early = [sample_shares(seed, "a", 40 / 3, 20 / 3) for seed in range(6)]
+    monkeypatch.setattr(local_queue, "patience_ms", lambda _lifetime_ms, _machine: 1_000_000)
+    never = [sample_shares(seed, "a", 40 / 3, 20 / 3) for seed in range(6)]
+    for one, most in zip(early, never, strict=True):
+        for share, free in zip(one.free, most.free, strict=True):
+            assert share <= max(FREE_MAX, free + FREE_MORE_MAX)
+    assert mean([share for one in early for share in one.used]) >= USED_MIN
+
+
+def test_the_ceiling_of_the_night_holds() -> None:
+    """Free pages may have 60 % then, and ask for more than that."""
+    found = [sample_shares(seed, "a", 100 / 3, 50 / 3, by_night=True) for seed in range(4)]
+    free = [share for one in found for share in one.free]
+    assert mean(free) <= NIGHT_MEAN_MAX
+    assert min(share for one in found for share in one.used) >= USED_MIN

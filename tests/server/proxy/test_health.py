@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING, cast
 
 import pytest
 
+from qosweb.engine.replicated.upstreams import Vote
 from qosweb.server.proxy.health import (
     BACKOFF_MAX_S,
     BACKOFF_S,
+    EVIDENCE_S,
     FAILURES_MAX,
     SETTLED_S,
     SLOW_START_S,
@@ -32,6 +34,42 @@ def ejected(at: float = 0.0) -> ServerHealth:
         health.on_failure(Failure.UNREACHABLE, at, at)
     assert not health.is_in
     return health
+
+
+def test_a_server_voted_out_by_others_is_out_until_they_are_outvoted() -> None:
+    health = ServerHealth(is_checked=False)
+    health.hold("out at b", 0)
+    assert (health.is_in, health.reason, health.vote(0)) == (False, "out at b", Vote.UNKNOWN)
+    assert not health.may_serve(0, 0.1)
+    assert health.may_serve(0, BACKOFF_S)  # one request is tried
+    health.on_response(BACKOFF_S, is_error=False)
+    assert (health.is_in, health.vote(BACKOFF_S)) == (False, Vote.HEALTHY)
+    health.release(BACKOFF_S)
+    assert health.is_in
+    assert health.share(BACKOFF_S) == START_SHARE
+
+
+def test_own_evidence_outlives_the_votes_of_others() -> None:
+    health = ejected()
+    health.hold("out at b", 0)
+    health.release(0.5)
+    assert (health.is_in, health.reason, health.vote(0.5)) == (False, "connection errors", Vote.OUT)
+
+
+def test_evidence_of_health_ages() -> None:
+    health = ServerHealth(is_checked=False)
+    assert health.vote(0) is Vote.UNKNOWN
+    health.on_response(1, is_error=False)
+    assert health.vote(1 + EVIDENCE_S / 2) is Vote.HEALTHY
+    assert health.vote(1 + EVIDENCE_S) is Vote.UNKNOWN
+
+
+def test_the_only_server_is_back_with_its_first_good_response() -> None:
+    health = ejected()
+    health.on_response(BACKOFF_S / 2, is_error=False)  # to a request from before, perhaps
+    assert not health.is_in
+    health.on_response(BACKOFF_S, is_error=False)
+    assert health.is_in
 
 
 def test_two_connection_errors_in_a_row_eject() -> None:
