@@ -30,6 +30,7 @@ NAME_MAX = 40
 GUARANTEE_MAX = 24
 CLASSES_MAX = 40
 NODES_MAX = 32
+LATE_S = 1.0  # figures this old are marked
 MARK = "┃"
 
 
@@ -84,7 +85,7 @@ def _head(status: Mapping[str, Any]) -> Text:
 def _nodes(status: Mapping[str, Any], width: int) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("node")
-    for column in ("capacity", "in use", "channels", "waiting", "load"):
+    for column in ("capacity", "in use", "channels", "waiting", "served/s", "load", "age"):
         table.add_column(column, justify="right")
     if width >= NARROW:
         table.add_column("", no_wrap=True)
@@ -94,14 +95,18 @@ def _nodes(status: Mapping[str, Any], width: int) -> Table:
         is_me = name == status["name"]
         capacity = one["capacity_bytes_per_s"]
         used = min(1.0, one["used_bytes_per_s"] / capacity) if capacity else 0.0
-        filled = min(10, round(one["load"] * 10))
+        live = (status.get("live") or {}).get(name)
+        load = one["load"] if live is None else live["load"]
+        filled = min(10, round(load * 10))
         table.add_row(
             Text(f"{name} *" if is_me else name, style="bold" if is_me else ""),
             _rate(capacity) if capacity else "draining",
             f"{used:.0%}",
             str(one["channels"]),
-            _number(one["waiting"]),
-            f"{one['load']:.0%}",
+            _number(one["waiting"] if live is None else live["waiting"]),
+            "" if live is None else f"{live['served_per_s']:.1f}",
+            f"{load:.0%}",
+            _age(live),
             *(["█" * filled + "░" * (10 - filled)] if width >= NARROW else []),
             Text(one["url"]),
         )
@@ -193,6 +198,13 @@ def _more(names: Sequence[str], now: Mapping[str, Any], then: Mapping[str, Any],
         return ""
     more = sum(now[name]["cluster"][key] - then[name]["cluster"][key] for name in both)
     return f"{max(0, more) / seconds:.1f}"
+
+
+def _age(live: Mapping[str, Any] | None) -> Text:
+    """How old the live figures of a node are; marked if the node is late."""
+    if live is None:
+        return Text("none", style="yellow")
+    return Text(f"{live['age_s']:.1f} s", style="yellow" if live["age_s"] >= LATE_S else "")
 
 
 def _since(when: float | None) -> str:

@@ -25,6 +25,7 @@ REPORT_MUTANTS: tuple[Mutant, ...] = (
         "acknowledgements of an earlier view count", BROADCAST,
         "            peer.confirmed = 0\n", "",
         "a process that lost its memory counts as a holder",
+        shown_by=123,
     ),
     Mutant(
         "a greeting counts as an acknowledgement", BROADCAST,
@@ -37,6 +38,7 @@ REPORT_MUTANTS: tuple[Mutant, ...] = (
         "            return Greeting(self.view.id, self.me.life, self.base, numbers)",
         "            return Greeting(self.view.id, self.me.life, 0, numbers)",
         "a newcomer delivers a report, and the origin crashes with the successor of one before it",
+        shown_by=63,
     ),
     Mutant(
         "members that move together take reports one by one", BROADCAST,
@@ -66,6 +68,7 @@ REPORT_MUTANTS: tuple[Mutant, ...] = (
         "nobody forwards", BROADCAST,
         "            if number < log.held:", "            if False:",
         "a report that only some members got before its origin crashed stays with them",
+        shown_by=19,
     ),
     Mutant(
         "everybody gets forwarded reports", BROADCAST,
@@ -109,6 +112,7 @@ REPORT_MUTANTS: tuple[Mutant, ...] = (
         "staged reports survive a broken stream", "cluster.reports.peer_state",
         "        self.staged.clear()\n        self.staged_len = 0\n", "",
         "reports of an earlier view are taken",
+        shown_by=115,
     ),
     Mutant(
         "greetings of any view count", BROADCAST,

@@ -19,8 +19,10 @@ from qosweb.http.known_heads import KnownHeads
 from qosweb.server.accesslog.file import LogFile
 from qosweb.server.accesslog.recorder import AccessRecorder
 from qosweb.server.admin.browser_guard import host_name
+from qosweb.server.cluster.access_facts import AccessFacts
 from qosweb.server.cluster.block_service import BlockService
 from qosweb.server.cluster.clock_skew import ClockSkewMonitor
+from qosweb.server.cluster.live_figures import LiveFigures
 from qosweb.server.cluster.membership import POLICY_LEN_MAX, ClusterMembership
 from qosweb.server.cluster.upstream_votes import UpstreamVotes
 from qosweb.server.connection.client_share import SharedPlaces
@@ -172,6 +174,8 @@ class Node:
             TrustedNetworks(settings.trust_proxy),
             self._error_pages,
         )
+        self.live = LiveFigures(self, is_member=settings.is_member)
+        self._access_facts = None if self.live.reports is None else AccessFacts(self, self.live.reports)
         self.faults = 0
         self.primary_since = self.started_at
         self.primary: View | None = None
@@ -206,7 +210,10 @@ class Node:
             asyncio.create_task(self._flush(), name="flush"),
             asyncio.create_task(self._follow_links(), name="links"),
             asyncio.create_task(self._measure(), name="measure"),
+            asyncio.create_task(self.live.run(), name="live figures"),
         ]
+        if self._access_facts is not None:
+            self._chores.append(asyncio.create_task(self._access_facts.run(), name="access facts"))
         return Listening(f"{'http' if self.tls is None else 'https'}://{address}/", address)
 
     @property
@@ -288,6 +295,8 @@ class Node:
         self._context.forward_heads.forget()
         if self.membership is not None:
             self.membership.follow_policy()
+        if self._access_facts is not None:
+            self._access_facts.follow_policy()
         index = position if self.membership is not None and position >= 0 else None
         self.recorder.policy_changed(index)
         self.connections.renew_log_parts()
@@ -388,7 +397,7 @@ class Node:
         if settings.is_member:
             policy = engine.machine.policy
             self.membership = await ClusterMembership.begin(
-                settings, self.name, driver, self.primary_changed, self.blocking.interim
+                settings, self.name, driver, self.primary_changed, self.blocking.interim, self.live.reports
             )
             addresses = " ".join(self.membership.group.addresses)
             what = "founding" if settings.bootstrap else "joining"
