@@ -25,7 +25,6 @@ REPORT_MUTANTS: tuple[Mutant, ...] = (
         "acknowledgements of an earlier view count", BROADCAST,
         "            peer.confirmed = 0\n", "",
         "a process that lost its memory counts as a holder",
-        shown_by=123,
     ),
     Mutant(
         "a greeting counts as an acknowledgement", BROADCAST,
@@ -109,12 +108,6 @@ REPORT_MUTANTS: tuple[Mutant, ...] = (
         equivalent="a stream and a view begin without positions: `restart`",
     ),
     Mutant(
-        "staged reports survive a broken stream", "cluster.reports.peer_state",
-        "        self.staged.clear()\n        self.staged_len = 0\n", "",
-        "reports of an earlier view are taken",
-        shown_by=115,
-    ),
-    Mutant(
         "greetings of any view count", BROADCAST,
         "        peer.greeted = greeting.view_id == self.view.id and member in self.view.members",
         "        peer.greeted = member in self.view.members",
@@ -131,13 +124,6 @@ REPORT_MUTANTS: tuple[Mutant, ...] = (
         "            peer.restart(owes_greeting=peer.connected and member in view.members)",
         "            peer.restart(owes_greeting=False)",
         "members do not learn what a newcomer lacks",
-    ),
-    Mutant(
-        "an origin is forgotten after a greeting", BROADCAST,
-        "        if not peer.greeted:\n            return\n        origin = self",
-        "        self._forget_departed(self.view.members)\n"
-        "        if not peer.greeted:\n            return\n        origin = self",
-        "a process told a peer what it holds, and then forgot it",
     ),
     Mutant(
         "duplicates are delivered", BROADCAST,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
 
 from cluster.layer import Context
@@ -9,9 +11,13 @@ from cluster.names import ProcessId, View, make_view
 from cluster.reports.broadcast import InvalidReportFrame, ReportsFull, SemanticBroadcast
 from cluster.reports.messages import Greeting, Origin, OwnWindow, Report, ReportFrame, Taken
 from cluster.reports.settings import ReportSettings
+from cluster.sim.reports.mutant_catalogue import REPORT_MUTANTS
 from cluster.sim.seeded_random import SeededRandom
 
-P, Q, R, S = (ProcessId(name) for name in "pqrs")
+if TYPE_CHECKING:
+    from cluster.sim.mutation import Mutant
+
+P, Q, R, S, T = (ProcessId(name) for name in "pqrst")
 
 
 class Processes:
@@ -286,6 +292,106 @@ def test_acknowledgements_of_an_earlier_view_do_not_make_a_report_safe() -> None
     while group.move(P, Q) + group.move(Q, P):
         pass
     assert group.of[P].purged == 1
+
+
+def test_forwarded_reports_are_taken_all_at_once() -> None:
+    """q knows m2 and m3 of p, and that m1 was purged. It crashes while it forwards them to r."""
+    group = Processes(P, Q, R, S, settings=ReportSettings(window_len=1))
+    group.enter(1, P, Q, R, S)
+    for item, value in (("x", b"1"), ("y", b"2"), ("x", b"3")):
+        group.of[P].publish(item, value)
+    while group.move(P, Q) + group.move(Q, P):
+        pass
+    assert group.of[P].purged == 1
+    del group.of[P]
+    for name in (Q, R, S):
+        group.of[name].on_view(make_view(2, {Q: 2, R: 2, S: 2}), (Q, R, S))
+    for source, destination in ((R, Q), (Q, R)):
+        group.move(source, destination)
+    assert group.of[R].I[Q].staged
+    del group.of[Q]
+    group.enter(3, R, S, together=(R, S))
+    assert group.delivered(R) == group.delivered(S) == []
+
+
+def test_forwarded_reports_are_forwarded_again() -> None:
+    """Only q hears from p. It forwards a report to r and crashes: r forwards it to s, which was there too."""
+    group = Processes(P, Q, R, S)
+    for name in (P, Q, R, S):
+        group.of[name].on_view(make_view(1, {P: 1, Q: 1, R: 1, S: 1}), (name,))
+    group.of[P].publish("x", b"1")
+    while group.move(P, Q) + group.move(Q, P):
+        pass
+    del group.of[P]
+    for name in (Q, R, S):
+        group.of[name].on_view(make_view(2, {Q: 2, R: 2, S: 2}), (Q, R, S))
+    while group.move(Q, R) + group.move(R, Q):
+        pass
+    del group.of[Q]
+    group.enter(3, R, S, together=(R, S))
+    assert group.delivered(R) == group.delivered(S) == [("x", b"1")]
+
+
+def test_acknowledgements_count_in_their_view_only() -> None:
+    """q had m3 when it was in a view with p. It is another life of q that is in the view of five."""
+    group = Processes(P, Q, R, S, T)
+    group.enter(1, P, Q, R, S, T)
+    for item, value in (("x", b"1"), ("y", b"2"), ("x", b"3")):
+        group.of[P].publish(item, value)
+    while group.move(P, Q) + group.move(Q, P):
+        pass
+    assert group.of[P].purged == 0  # two of five hold m3
+    view = make_view(2, {P: 2, Q: 2, R: 2})
+    for name, together in ((P, (P, R)), (Q, (Q,)), (R, (P, R))):
+        group.of[name].on_view(view, together)
+    assert group.of[P].purged == 0
+    group.settle()
+    assert group.of[P].purged == 1
+
+
+def test_a_process_holds_what_it_greeted_with() -> None:
+    """r has told q how far it holds p's reports. It must not forget p while q sends the rest."""
+    group = Processes(P, Q, R, settings=ReportSettings(departed_len_max=0))
+    group.enter(1, P, Q, R)
+    group.of[P].publish("x", b"1")
+    group.settle()
+    group.of[P].publish("y", b"2")
+    group.move(P, R)
+    view = make_view(2, {P: 2, Q: 2, R: 2})
+    for name in (P, Q, R):
+        group.of[name].on_view(view, (P, Q, R))
+    group.settle()
+    assert group.delivered(Q) == group.delivered(R) == [("x", b"1"), ("y", b"2")]
+
+
+def test_a_forgotten_origin_has_nothing_in_the_queue() -> None:
+    group = Processes(P, Q, settings=ReportSettings(departed_len_max=0))
+    group.enter(1, P, Q)
+    group.of[P].publish("x", b"1")
+    group.settle()
+    group.enter(2, Q)
+    assert Origin(P, 1) not in group.of[Q].O
+    assert group.delivered(Q) == []
+
+
+SCRIPTED = {  # mutants that seeds rarely show
+    "a greeting counts as an acknowledgement": test_acknowledgements_of_an_earlier_view_do_not_make_a_report_safe,
+    "acknowledgements of an earlier view count": test_acknowledgements_count_in_their_view_only,
+    "a part of forwarded reports is taken": test_forwarded_reports_are_taken_all_at_once,
+    "forwarded reports are not forwarded again": test_forwarded_reports_are_forwarded_again,
+    "a forgotten origin stays in the queue": test_a_forgotten_origin_has_nothing_in_the_queue,
+    "a full queue is not resumed": test_a_full_delivery_queue_stops_the_sender,
+}
+
+
+@pytest.mark.parametrize("mutant", [one for one in REPORT_MUTANTS if one.name in SCRIPTED], ids=lambda one: one.name)
+def test_a_mutant_fails_its_scenario(mutant: Mutant) -> None:
+    undo = mutant.apply()
+    try:
+        with pytest.raises((AssertionError, ReportsFull)):
+            SCRIPTED[mutant.name]()
+    finally:
+        undo()
 
 
 def test_an_empty_window_is_announced() -> None:
