@@ -85,9 +85,11 @@ def _head(status: Mapping[str, Any]) -> Text:
 def _nodes(status: Mapping[str, Any], width: int) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("node")
-    for column in ("capacity", "in use", "channels", "waiting", "served/s", "load", "age"):
+    is_narrow = width < NARROW
+    more = () if is_narrow else ("channels", "served/s")
+    for column in ("capacity", "in use", "waiting", *more, "age", "load"):
         table.add_column(column, justify="right")
-    if width >= NARROW:
+    if not is_narrow:
         table.add_column("", no_wrap=True)
     table.add_column("address for clients", overflow="fold")
     nodes = sorted(status["nodes"].items())
@@ -102,12 +104,11 @@ def _nodes(status: Mapping[str, Any], width: int) -> Table:
             Text(f"{name} *" if is_me else name, style="bold" if is_me else ""),
             _rate(capacity) if capacity else "draining",
             f"{used:.0%}",
-            str(one["channels"]),
             _number(one["waiting"] if live is None else live["waiting"]),
-            "" if live is None else f"{live['served_per_s']:.1f}",
-            f"{load:.0%}",
+            *([] if is_narrow else [str(one["channels"]), "" if live is None else f"{live['served_per_s']:.1f}"]),
             _age(live),
-            *(["█" * filled + "░" * (10 - filled)] if width >= NARROW else []),
+            f"{load:.0%}",
+            *([] if is_narrow else ["█" * filled + "░" * (10 - filled)]),
             Text(one["url"]),
         )
     if len(nodes) > NODES_MAX:

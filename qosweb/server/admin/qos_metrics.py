@@ -55,24 +55,26 @@ class QosCollector(Collector):
                 ("load_ratio", "Processor load of a node."),
                 ("connections", "Open connections of a node."),
                 ("requests_in_service", "Requests in service at a node."),
-                ("requests_waiting", "Waiting requests of a node."),
-                ("requests_per_second", "Requests served by a node in the last second."),
+                ("queue_entries", "Waiting requests of a node."),
             )
         }
         upstream = GaugeMetricFamily(
-            "qosweb_node_upstream_healthy", "1 if a node sends requests to the server.", labels=["node", "upstream"]
+            "qosweb_node_upstream_up",
+            "Whether a node sends requests to the upstream server.",
+            labels=["node", "server"],
         )
         for name, (figures, born) in sorted(self._node.live.nodes.items()):
             values = (
                 time.monotonic() - born, figures.capacity_bytes_per_s, figures.load, figures.connections,
-                figures.in_service, figures.waiting, figures.served_per_s,
+                figures.in_service, figures.waiting,
             )  # fmt: skip
             for gauge, value in zip(gauges.values(), values, strict=True):
                 gauge.add_metric([name], value)
             for server, one in figures.upstreams.items():
                 upstream.add_metric([name, server], int(one.health == HealthState.IN.value))
         yield from gauges.values()
-        yield upstream
+        if upstream.samples:
+            yield upstream
 
     def _accounts(self) -> list[ClassAccount]:
         accounts = self._node.admission.accounts.all_accounts

@@ -43,9 +43,13 @@ def all_fresh(cluster: RunningCluster, at: str, of: str, within_s: float = 0.2) 
     return set(of) <= live(cluster, at).keys() and max(ages(cluster, at, of)) < within_s
 
 
+def wait_for_fresh(cluster: RunningCluster, at: str, of: str) -> None:
+    wait_for(lambda: all_fresh(cluster, at, of), f"fresh figures of {of} at {at}", 60)
+
+
 def test_every_node_shows_the_figures_of_all_nodes(cluster: RunningCluster) -> None:
     for at in NAMES:
-        wait_for(lambda at=at: all_fresh(cluster, at, NAMES), f"fresh figures of all nodes at {at}", 60)
+        wait_for_fresh(cluster, at, NAMES)
     found = live(cluster, "a")["b"]
     assert found["capacity_bytes_per_s"] == 4 << 20
     assert found["capacity_source"] == "set"
@@ -65,7 +69,7 @@ def test_a_stalled_node_makes_no_other_figures_old(cluster: RunningCluster) -> N
     try:
         wait_for(lambda: live(cluster, "a")["c"]["age_s"] > 1.0, "the figures of c are old", 60)
         for at in "abab":
-            wait_for(lambda at=at: all_fresh(cluster, at, "ab"), f"fresh figures of a and b at {at}", 60)
+            wait_for_fresh(cluster, at, "ab")
         metrics = cluster.nodes["a"].admin("/metrics")
         (line,) = [
             line for line in metrics.splitlines() if line.startswith('qosweb_node_figures_age_seconds{node="c"}')
