@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from cluster.replica import StateMachine
     from cluster.reports.broadcast import ReportsFull
     from cluster.reports.settings import ReportSettings
-    from cluster.runtime.api.bulk import Bulk, BulkClosed, BulkGap, BulkMessage
+    from cluster.runtime.api.bulk import Bulk, BulkClosed, BulkGap, BulkMessage, ReceiveProgress, SendProgress
     from cluster.runtime.api.delivery_stream import Delivery, FellBehind, PrimaryView, Skipped
     from cluster.runtime.api.group import Full, Group, InDoubt, NotDelivered
     from cluster.runtime.api.interim_service import InterimService
@@ -59,12 +59,14 @@ __all__ = [
     "PeerReports",
     "PrimaryView",
     "ProcessId",
+    "ReceiveProgress",
     "Replica",
     "ReportChange",
     "ReportSettings",
     "ReportedValue",
     "Reports",
     "ReportsFull",
+    "SendProgress",
     "SharedObject",
     "Skipped",
     "StateMachine",
@@ -77,7 +79,7 @@ __all__ = [
 
 _NAMES_BY_MODULE = {
     "cluster.bulk.effects": ("Outcome",),
-    "cluster.runtime.api.bulk": ("Bulk", "BulkClosed", "BulkGap", "BulkMessage"),
+    "cluster.runtime.api.bulk": ("Bulk", "BulkClosed", "BulkGap", "BulkMessage", "ReceiveProgress", "SendProgress"),
     "cluster.runtime.bulk.endpoint": ("MulticastGroup",),
     "cluster.interim.shared_object": ("SharedObject",),
     "cluster.layer": ("Delivered",),

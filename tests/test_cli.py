@@ -149,7 +149,9 @@ def test_an_error_stays_on_one_line_whatever_was_given(refusal: Refusal, refused
 
 
 def test_roots_that_cannot_be_served(refusal: Refusal, refused_serve: Refusal, tmp_path: Path) -> None:
-    assert refusal("serve") == "nothing to serve: give the folder with --root DIR, or a server with --upstream URL"
+    assert refusal("serve") == (
+        "nothing to serve: give the folder with --root DIR, a server with --upstream URL, or --site for releases"
+    )
     assert refused_serve("--root", tmp_path / "gone") == f"--root {tmp_path / 'gone'}: there is no such folder"
     (tmp_path / "file").write_text("")
     assert refused_serve("--root", tmp_path / "file") == f"--root {tmp_path / 'file'}: not a folder"
@@ -252,12 +254,6 @@ def test_logs_that_cannot_be_opened(refused_serve: Refusal, tmp_path: Path) -> N
     log = tmp_path / "gone" / "access.log"
     assert refused_serve("--access-log", log) == f"--access-log {log}: No such file or directory"
     assert refused_serve("--access-log", tmp_path) == f"--access-log {tmp_path}: Is a directory"
-
-
-def test_the_slow_parser_is_refused(site: Path) -> None:
-    done = run_process(*COMMAND, "serve", "--root", str(site), env={"AIOHTTP_NO_EXTENSIONS": "1"})
-    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
-    assert done.stderr.startswith("qosweb: error: aiohttp runs without its C parser")
 
 
 def test_one_line_also_where_few_files_may_be_open(site: Path) -> None:

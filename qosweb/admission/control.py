@@ -9,7 +9,8 @@ A server describes a request by `RequestFacts` and asks three things, in this or
 `enter` returns a `Permit`, a `Denial`, a `Redirect` or `Forward` to another node, or a `Wait`. After a `Wait`,
 `on_decided` follows with one of the others, unless the wait is cancelled. A server with a fast path calls `start`
 instead: if it returns True, the request counts as served, and the server adds it to the account of its class
-(`plain_served`, `bytes_sent`).
+(`plain_served`, `bytes_sent`). For a request of the fast path that another server answers it calls `hold`; `release`
+ends it, with the bytes that were sent. If such a request turns out to need more, `permit_for` makes a permit of it.
 
 Without a policy every request may start. A process on its own is a cluster of one; a member of a cluster joins the
 driver to its group (`driver.join_group`) and opens redirects (`open_redirects`).
@@ -38,7 +39,8 @@ if TYPE_CHECKING:
     from qosweb.admission.clock import Clock
     from qosweb.admission.engine_driver import EngineDriver
     from qosweb.admission.facts import HeadFacts, RequestFacts
-    from qosweb.admission.outcomes import Decided, OnDecided, Wait
+    from qosweb.admission.gate import SendThrottle
+    from qosweb.admission.outcomes import Decided, Hold, OnDecided, Permit, Wait
     from qosweb.engine.engine import EngineListener
     from qosweb.engine.local.request_ids import RequestId
     from qosweb.engine.replicated.compiled_policy import CompiledPolicy
@@ -57,7 +59,7 @@ class AdmissionControl:
         *,
         name: str,
         capacity_bps: int | None,
-        paces: bool = False,
+        throttle: SendThrottle | None = None,
         is_member: bool = False,
         life: int = 0,
         index: str = "index.html",
@@ -66,9 +68,9 @@ class AdmissionControl:
     ) -> None:
         """`policy` None: everything is admitted, and there is no engine. `capacity_bps` None: it is measured.
 
-        `paces`: responses are paced to their channels (`Permit.rate_bps`). `is_member` and `life` are those of
-        `Engine`. `index` is the page of a directory. `listener` gets the events of the engine after admission control
-        has handled them; `log_message` prints a line for the operator.
+        `throttle`: responses are paced, each to at least the rate of its channel (`Permit.rate_bps`). `is_member` and
+        `life` are those of `Engine`. `index` is the page of a directory. `listener` gets the events of the engine after
+        admission control has handled them; `log_message` prints a line for the operator.
         """
         self._clock = clock
         self._index = index
@@ -84,17 +86,26 @@ class AdmissionControl:
             self._gate = OpenGate(clock, self.meter)
         else:
             self.engine = Engine(ProcessId(name), policy, self, is_member=is_member, life=life)
-            gate = EngineGate(loop, self.engine, clock, self.meter, self.accounts, self.redirects, paces=paces)
+            gate = EngineGate(loop, self.engine, clock, self.meter, self.accounts, self.redirects, throttle=throttle)
             self._gate = gate
             self.driver = gate.driver
             self._reporter = CapacityReporter(gate.driver, self.meter, clock)
-        # The fast path: whether a request of this class may start now; see above. (An attribute saves a call.)
-        self.start: Callable[[ClassAccount], bool] = self._gate.start
+        # The fast path: whether a request of this class with a response of this size may start now; see above. (An
+        # attribute saves a call.)
+        self.start: Callable[[ClassAccount, int], bool] = self._gate.start
+        if throttle is not None and isinstance(self._gate, EngineGate):
+            self.start = self._gate.start_throttled
+        self.hold: Callable[[ClassAccount], Hold | None] = self._gate.hold
+        self.release: Callable[[Hold, int], None] = self._gate.release
 
     # ---- requests
 
     def classify(self, facts: RequestFacts, now: float) -> ClassAccount:
         return self.accounts.of(facts, now)
+
+    def classify_page(self, host: str, path: str) -> ClassAccount | None:
+        """The account of the class of every request for this page; None if the page alone does not decide."""
+        return self.accounts.of_page(host, path)
 
     def classify_head(self, facts: HeadFacts) -> ClassAccount | None:
         """The account of the class of every request with this head, for the fast path; None: classify each request."""
@@ -118,12 +129,30 @@ class AdmissionControl:
         """
         return self._gate.enter(facts, account, size, on_decided)
 
+    def permit_for(self, hold: Hold) -> Permit:
+        """Turn ``hold`` into a permit, which ends it instead of `release`."""
+        return self._gate.permit_for(hold)
+
     def lifetime_s(self, account: ClassAccount) -> float | None:
         """How long a request of this class may wait; None: without limit."""
         if self.engine is None:
             return None
         lifetime_ms = self.engine.machine.scheduler.bound.terms[account.number].lifetime_ms
         return None if lifetime_ms is None else lifetime_ms / 1000
+
+    def send_weight(self, account: ClassAccount) -> int | None:
+        """The weight of a class in the order of sending, in parts per million; None: it is always available.
+
+        A class has at least the weight of its guaranteed share. 0: it gets what no other class can use.
+        """
+        if self.engine is None:
+            return 0
+        scheduler, number = self.engine.machine.scheduler, account.number
+        if number >= len(scheduler.weights):  # a class of an earlier policy
+            return 0
+        if scheduler.bound.always[number]:
+            return None
+        return max(scheduler.weights[number], scheduler.bound.guaranteed[number])
 
     @property
     def in_service(self) -> int:

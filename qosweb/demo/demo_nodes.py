@@ -70,7 +70,7 @@ class DemoNodes:
         self.logs = logs
         self.key_file = folder / "cluster.key"
         self.members = [DemoNode(f"n{number}", one, logs) for number, one in enumerate(ports, 1)]
-        self._site = site
+        self.site = site
         self._spec = spec
         self._clients = contextlib.AsyncExitStack()
 
@@ -92,7 +92,7 @@ class DemoNodes:
     def options(self, name: str, *addresses: str) -> list[str]:
         """The options of ``qosweb serve``, without ``--bootstrap`` or ``--join``."""
         return [
-            "--root", str(self._site), "--spec", str(self._spec), "--name", name, "--capacity", CAPACITY,
+            "--root", str(self.site), "--spec", str(self._spec), "--name", name, "--capacity", CAPACITY,
             "--key-file", str(self.key_file), *addresses,
         ]  # fmt: skip
 
@@ -128,6 +128,12 @@ class DemoNodes:
                 return
             await asyncio.sleep(POLL_EVERY_S)
 
+    def kill(self) -> None:
+        """End all nodes at once."""
+        for one in self.members:
+            if one.process is not None and one.code is None:
+                _send(one.process, signal.SIGKILL)
+
     async def stop(self) -> None:
         """Stop all nodes gracefully; kill them after a timeout."""
         running = [one.process for one in self.members if one.process is not None and one.code is None]
@@ -138,8 +144,7 @@ class DemoNodes:
         if waits:
             _, late = await asyncio.wait(waits, timeout=END_S)
             if late:
-                for process in running:
-                    _send(process, signal.SIGKILL)
+                self.kill()
                 await asyncio.wait(late, timeout=END_S)
 
 

@@ -7,6 +7,7 @@ response is cached with the page, and ``qosweb.server.connection.connection`` se
 from qosweb.server.proxy.forward import ForwardTarget
 from qosweb.server.request.answers import Answer
 from qosweb.server.request.exchange import Exchange, Waiting
+from qosweb.server.request.release_stages import choose_release, send_blob
 from qosweb.server.request.stages import (
     Site,
     admit,
@@ -26,10 +27,12 @@ from qosweb.server.request.stages import (
 )
 
 STAGES = (
-    check_message,  # version, host, expectations          400 417 505
+    check_message,  # host, expectations, ticket            400 417
     check_method,  # GET, HEAD, OPTIONS; no large bodies   204 405 413 (with a body: 400; OPTIONS: 400 404 421)
+    send_blob,  # files of releases, for other nodes       200 401 404
     resolve_target,  # target -> canonical path            400 404 421
     refuse_blocked,  # clients and networks on the block list   403
+    choose_release,  # of a site that the cluster stores   503
     read_body,  # small ones completely                    400 408 413
     look_up_file,  # only for rules on size, owner or last_modified
     classify,  # find the QoS class
@@ -50,10 +53,6 @@ def proceed(exchange: Exchange, site: Site) -> Answer | ForwardTarget | Waiting:
         if step is not None:
             return step
         exchange.stage += 1
-
-
-# Where a request continues whose head is known: with and without a block list.
-BLOCK_CHECK, ADMISSION = STAGES.index(refuse_blocked), STAGES.index(admit)
 
 
 def restart_at_find_page(exchange: Exchange) -> None:

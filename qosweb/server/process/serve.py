@@ -10,14 +10,14 @@ import sys
 from typing import TYPE_CHECKING
 
 import uvloop
-from aiohttp import http_parser
 
 from qosweb.errors import UsageError
 from qosweb.server.admin.admin import Admin, Token
 from qosweb.server.connection.connections import LINGERING_MAX
 from qosweb.server.process import gc_tuning
 from qosweb.server.process.console import install_group_log_handler, log_message
-from qosweb.server.process.node import Node, address_of, bind
+from qosweb.server.process.node import Node
+from qosweb.server.process.openings import address_of, bind
 from qosweb.server.process.systemd import Notifier
 
 if TYPE_CHECKING:
@@ -33,19 +33,10 @@ def serve(
     settings: ServeSettings, on_ready: Callable[[str, str | None], None] | None = None, *, ends_on_hangup: bool = False
 ) -> int:
     """Run a node until a signal ends it. ``on_ready`` gets the public and the admin URL."""
-    require_c_parser()
     if settings.access_log == "-" and sys.stdout is None:  # descriptor 1 would soon be reused
         raise UsageError("--access-log -: standard output is closed; name a file, or use --access-log none")
     install_group_log_handler()
     return uvloop.run(_serve(settings, on_ready or _announce(settings), ends_on_hangup=ends_on_hangup))
-
-
-def require_c_parser() -> None:
-    if http_parser.HttpRequestParser is http_parser.HttpRequestParserPy:
-        raise UsageError(
-            "aiohttp runs without its C parser, which this server requires; install a binary aiohttp wheel "
-            "(pip install --force-reinstall --only-binary aiohttp aiohttp) and unset AIOHTTP_NO_EXTENSIONS"
-        )
 
 
 async def _serve(settings: ServeSettings, on_ready: Callable[[str, str | None], None], *, ends_on_hangup: bool) -> int:
@@ -140,7 +131,9 @@ def _allow_files(settings: ServeSettings, connections: Connections) -> None:
 
 
 def _content(settings: ServeSettings) -> str:
-    """What the node serves: its folder, or the servers behind it."""
+    """What the node serves: its folder, its releases, or the servers behind it."""
+    if settings.site:
+        return "releases of the site"
     return str(settings.root or ", ".join(one.url for one in settings.upstream))
 
 
