@@ -36,9 +36,9 @@ MARK = "┃"
 
 def picture(status: Mapping[str, Any], before: Mapping[str, Any] | None, seconds: float, width: int) -> Group:
     """Render ``status``. With ``before``, the status ``seconds`` ago, rates are shown too."""
-    parts: list[RenderableType] = [_head(status)]
+    parts: list[RenderableType] = [head_of(status)]
     if status.get("nodes"):
-        parts += [Text(), _nodes(status, width)]
+        parts += [Text(), nodes_of(status, width)]
     parts += [Text(), _classes(status, before, seconds, width)]
     hidden = len(status["classes"]) - CLASSES_MAX
     if hidden > 0:
@@ -46,7 +46,7 @@ def picture(status: Mapping[str, Any], before: Mapping[str, Any] | None, seconds
     return Group(*parts)
 
 
-def _head(status: Mapping[str, Any]) -> Text:
+def head_of(status: Mapping[str, Any]) -> Text:
     text = Text()
     scope = status.get("scope", "alone")
     members = status.get("members") or [status["name"]]
@@ -82,7 +82,7 @@ def _head(status: Mapping[str, Any]) -> Text:
     return text
 
 
-def _nodes(status: Mapping[str, Any], width: int) -> Table:
+def nodes_of(status: Mapping[str, Any], width: int) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("node")
     is_narrow = width < NARROW
@@ -127,7 +127,7 @@ def _classes(status: Mapping[str, Any], before: Mapping[str, Any] | None, second
             table.add_row(Text(name), *(_number(one[key]) for key in ("served", "denied", "failed")))
         return table
     by_name = dict(classes)
-    rows = _rows(status, [name for name, _ in classes])
+    rows = rows_of_classes(status, [name for name, _ in classes])
     then = {} if before is None else before["classes"]
     columns = ["waiting", "served", "denied", "gave up"] + (["served/s", "denied/s"] if before is not None else [])
     guarantees = min(GUARANTEE_MAX, max(len("guaranteed"), *(len(row.guaranteed) for row in rows)))
@@ -167,7 +167,7 @@ def _classes(status: Mapping[str, Any], before: Mapping[str, Any] | None, second
     return table
 
 
-def _rows(status: Mapping[str, Any], names: list[str]) -> list[GuaranteeRow]:
+def rows_of_classes(status: Mapping[str, Any], names: list[str]) -> list[GuaranteeRow]:
     """The rows of the class table. Nodes of earlier versions do not list their rules: then shares are shown."""
     rules = (status.get("policy") or {}).get("rules")
     if rules is not None:
