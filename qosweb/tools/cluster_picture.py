@@ -32,6 +32,7 @@ CLASSES_MAX = 40
 NODES_MAX = 32
 LATE_S = 1.0  # figures this old are marked
 MARK = "┃"
+OTHER_FORMAT = "the status of the node has an unknown format: does the node run another version?"
 
 
 def picture(status: Mapping[str, Any], before: Mapping[str, Any] | None, seconds: float, width: int) -> Group:

@@ -187,8 +187,8 @@ examples:
 
 def _add_top(parser: argparse.ArgumentParser) -> None:
     parser.description = (
-        "Show the cluster in the terminal, four times a second: every node with the age of its figures, every class with "
-        "its share against its guarantee, its queue, and the p99 of waiting and service of the last ten seconds. "
+        "Show the cluster in the terminal, four times a second: every node with the age of its figures, every class "
+        "with its share against its guarantee, its queue, and the p99 of waiting and service of the last ten seconds. "
         "Ctrl-C ends it."
     )
     parser.epilog = """\

@@ -18,7 +18,7 @@ from rich.text import Text
 
 from qosweb.errors import UsageError
 from qosweb.tools.admin_client import AdminClient, AdminError
-from qosweb.tools.cluster_picture import CLASSES_MAX, bar, head_of, nodes_of, rows_of_classes
+from qosweb.tools.cluster_picture import CLASSES_MAX, OTHER_FORMAT, bar, head_of, nodes_of, rows_of_classes
 
 if TYPE_CHECKING:
     import argparse
@@ -63,9 +63,7 @@ class TopScreen:
             nodes = [Text(), nodes_of(status, width)] if status.get("nodes") else []
             return Group(head_of(status), *nodes, Text(), self._classes(status, width))
         except (KeyError, TypeError, AttributeError, ValueError):
-            raise UsageError(
-                "the status of the node has an unknown format: does the node run another version?"
-            ) from None
+            raise UsageError(OTHER_FORMAT) from None
 
     def _classes(self, status: Mapping[str, Any], width: int) -> Table:
         table = Table(box=None, pad_edge=False, header_style="bold")

@@ -7,6 +7,7 @@ import os
 import pty
 import signal
 import subprocess
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -21,8 +22,6 @@ from tests.tools.test_cluster_picture import cluster_status
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-COMMAND_TOP = [*COMMAND[:-1], "top"] if COMMAND[-1] == "serve" else [*COMMAND, "top"]
 
 
 def figures(waiting: int, wait_p99_ms: float | None, age_s: float = 0.05) -> dict[str, Any]:
@@ -85,18 +84,17 @@ def test_it_redraws_a_terminal_until_it_is_interrupted(tmp_path: Path) -> None:
     with RunningNode(site, tmp_path, "--capacity", "1MB/s") as node:
         ours, theirs = pty.openpty()
         process = subprocess.Popen(
-            [*COMMAND_TOP, "--admin", f"127.0.0.1:{node.admin_port}"],
-            stdin=theirs, stdout=theirs, stderr=subprocess.PIPE, env={**environment(), "TERM": "xterm", "COLUMNS": "120"},
+            [*COMMAND, "top", "--admin", f"127.0.0.1:{node.admin_port}"],
+            stdin=theirs, stdout=theirs, stderr=subprocess.PIPE,
+            env={**environment(), "TERM": "xterm", "COLUMNS": "120"},
         )  # fmt: skip
         os.close(theirs)
         os.set_blocking(ours, False)
         shown = bytearray()
 
         def has_redrawn() -> bool:
-            try:
+            with suppress(BlockingIOError):
                 shown.extend(os.read(ours, 1 << 16))
-            except BlockingIOError:
-                pass
             assert process.poll() is None
             return shown.count(b"served/s") >= 6
 
