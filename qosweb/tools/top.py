@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Mapping
 
+    from rich.console import RenderableType
+
 EVERY_S = 0.25
 CURVE = 24  # values of a curve
 BAR = 16
@@ -60,7 +62,7 @@ class TopScreen:
 
     def draw(self, status: Mapping[str, Any], width: int) -> Group:
         try:
-            nodes = [Text(), nodes_of(status, width)] if status.get("nodes") else []
+            nodes: list[RenderableType] = [Text(), nodes_of(status, width)] if status.get("nodes") else []
             return Group(head_of(status), *nodes, Text(), self._classes(status, width))
         except (KeyError, TypeError, AttributeError, ValueError):
             raise UsageError(OTHER_FORMAT) from None
