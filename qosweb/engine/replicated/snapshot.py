@@ -137,7 +137,7 @@ def load(machine: QosStateMachine, state: EngineSnapshot) -> None:
     machine.policy, machine.names = policy, dict(state.names)
     machine.accessed_ms = dict(state.accessed_ms)
     machine.seq, machine.shares_at_ms = state.seq, state.shares_at_ms
-    scheduler.pipes = {pid: _load_pipe(pipe) for pid, pipe in state.pipes}
+    scheduler.places = {pid: _load_pipe(pipe) for pid, pipe in state.pipes}
     scheduler.classes_changed([_load_class(one) for one in state.classes])
     for class_number, one in enumerate(scheduler.classes):
         for owner, queue in one.queues.items():

@@ -228,7 +228,7 @@ class QosStateMachine:
         before = set(self.pipes)
         for gone in sorted(before.difference(view.members)):
             self._forget(gone)
-        self.scheduler.pipes = {member: self.pipes.get(member) or Pipe() for member in view.members}
+        self.scheduler.places = {member: self.pipes.get(member) or Pipe() for member in view.members}
         self.view = view
         self.binding_is_due = True
         self._rebind_if_due()

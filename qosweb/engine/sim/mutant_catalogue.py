@@ -64,32 +64,32 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     # ---- scheduler
     Mutant(
-        "virtual time is forgotten at once", "qosweb.engine.replicated.scheduler",
+        "virtual time is forgotten at once", "qosweb.engine.replicated.fair_queueing",
         "            chosen.virtual = max(chosen.virtual, self._virtual_min)",
         "            chosen.virtual = max(chosen.virtual, self.virtual)",
         "a class does not make up for the gaps in its queue",
     ),
     Mutant(
-        "credit is unbounded", "qosweb.engine.replicated.scheduler",
+        "credit is unbounded", "qosweb.engine.replicated.fair_queueing",
         "            chosen.virtual = max(chosen.virtual, self._virtual_min)",
         "            pass",
         "a class that makes up for gaps holds the others back for as long as it takes",
     ),
     Mutant(
-        "weights are shares", "qosweb.engine.replicated.scheduler",
+        "weights are shares", "qosweb.engine.replicated.fair_queueing",
         "[share and max(share, least) for",
         "[share for",
         "a class that demands little waits as long as at a server as small as its demand",
     ),
     Mutant(
-        "grants run ahead in gaps", "qosweb.engine.replicated.scheduler",
+        "grants run ahead in gaps", "qosweb.engine.replicated.fair_queueing",
         "        awaited = self._awaited_virtual(now_ms - KEPT_MS)",
         "        awaited = None",
         "in a momentary gap of its queue a class loses the channels that become free later",
     ),
     Mutant(
         "redirect takes the owner's channel", "qosweb.engine.replicated.scheduler",
-        "        pipe.take(owner, number, channel)",
+        "        place.take(owner, number, channel)",
         "        self.pipes[owner].take(owner, number, channel)",
         "a redirected request holds a channel of the node that it came from",
     ),
