@@ -116,13 +116,13 @@ class LocalQueue:
             or (self._waiting and self._waits_for_room())
             or self._ready
             or self.is_draining
-            or self.machine.scheduler.bound.buckets_of[class_number]
+            or self.machine.scheduler.buckets_of[class_number]
             or (self.in_minority and self.machine.scheduler.bound.terms[class_number].in_minority == "deny")
         )
 
     def _waits_for_room(self) -> bool:
         """A request here waits for a channel, and not only for tokens of its class."""
-        buckets_of = self.machine.scheduler.bound.buckets_of
+        buckets_of = self.machine.scheduler.buckets_of
         return any(waiting and not buckets_of[number] for number, waiting in self._waiting_of.items())
 
     def submit(self, class_number: int, cost: int, now_ms: int, decided: Callable[[Decision], None]) -> Request | Deny:
@@ -223,7 +223,7 @@ class LocalQueue:
         scheduler = machine.scheduler
         because = f"The request waited for the whole lifetime of class {machine.classes[number].name}"
         now_ms = max(machine.time_ms, self.now_ms + self.ahead_ms)
-        for at in scheduler.bound.buckets_of[number] if throttled_by is None else (throttled_by,):
+        for at in scheduler.buckets_of[number] if throttled_by is None else (throttled_by,):
             if at == throttled_by or scheduler.buckets[at].level_at(scheduler.bound.rules[at], now_ms) <= 0:
                 denial = self._over_bound(at, f"{because}, and the class is", 1)
                 _decide(request, msgspec.structs.replace(denial, is_expired=True))
@@ -240,7 +240,7 @@ class LocalQueue:
         if expired is not None and expired.deadline_ms is not None:
             now_ms, slack_ms = min(now_ms, expired.deadline_ms), SLACK_MS
         scheduler, classes = machine.scheduler, machine.classes
-        for at in scheduler.bound.buckets_of[class_number]:
+        for at in scheduler.buckets_of[class_number]:
             rule = scheduler.bound.rules[at]
             if not rule.of_client:
                 continue

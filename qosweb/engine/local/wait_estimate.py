@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 
 from qosweb.engine.replicated.buckets import REQUEST
 from qosweb.engine.replicated.flows import STEP_MS, Flow
-from qosweb.engine.replicated.pipes import LOOKAHEAD_MS, TRAVEL_MS
+from qosweb.engine.replicated.pipes import LOOKAHEAD_MS
 from qosweb.webqos.values import PPM
 
 if TYPE_CHECKING:
@@ -38,8 +38,7 @@ def patience_ms(lifetime_ms: int, machine: QosStateMachine) -> int:
     A redirected request is granted further ahead, by the time that its client may need to arrive.
     """
     most = lifetime_ms // 4
-    travel_ms = TRAVEL_MS if len(machine.pipes) > 1 and machine.policy.may_redirect else 0
-    return lifetime_ms - min(most, 2 * LOOKAHEAD_MS) - min(most, travel_ms)
+    return lifetime_ms - min(most, 2 * LOOKAHEAD_MS) - min(most, machine.travel_ms)
 
 
 class ClassWait:
@@ -128,7 +127,7 @@ class WaitEstimate:
         ahead = chosen.waiting_cost + one.untold if counts_all else one.waiting
         wait_ms = ahead * of_cost_ms // per
         scheduler = machine.scheduler
-        buckets_of = scheduler.bound.buckets_of[number]
+        buckets_of = scheduler.buckets_of[number]
         longest: int | None = None
         for at in buckets_of:
             rule, bucket = scheduler.bound.rules[at], scheduler.buckets[at]

@@ -81,15 +81,16 @@ AnyStart = TypeVar("AnyStart")
 class FairScheduler(ABC, Generic[PlaceId, AnyPlace, AnyStart]):
     """Chooses which waiting requests start."""
 
-    __slots__ = ("bound", "buckets", "classes", "era", "places", "queued", "shares", "short", "spare", "virtual",
-                 "wake_ms", "weights")  # fmt: skip
+    __slots__ = ("bound", "buckets", "buckets_of", "classes", "era", "places", "queued", "shares", "short", "spare",
+                 "virtual", "wake_ms", "weights")  # fmt: skip
 
     def __init__(self) -> None:
         self.classes: list[ClassState] = []
         self.places: dict[PlaceId, AnyPlace] = {}
         self.queued: set[int] = set()  # the classes with waiting requests, and some whose last one has just left
         self.short: list[ClassState] = []  # the classes that demanded more than their shares within KEPT_MS
-        self.bound: BoundPolicy
+        self.bound: BoundPolicy  # set by `bind`, with the buckets of each class
+        self.buckets_of: list[tuple[int, ...]] = []
         self.shares: tuple[int, ...] = ()
         self.weights: tuple[int, ...] = ()  # what starts are charged by
         self.buckets: list[Bucket] = []  # one for each rule of the bound policy
@@ -97,6 +98,10 @@ class FairScheduler(ABC, Generic[PlaceId, AnyPlace, AnyStart]):
         self.spare = 0  # the same for classes without a share, which are served evenly
         self.era = 0  # number of resets of the virtual times
         self.wake_ms: int | None = None  # when a bucket admits a request that waits only for tokens
+
+    def bind(self, bound: BoundPolicy) -> None:
+        self.bound = bound
+        self.buckets_of = bound.buckets_of
 
     def begins_to_wait(self, number: int, now_ms: int) -> None:
         """The first request of a class waits; it may be the first of all."""
@@ -185,14 +190,14 @@ class FairScheduler(ABC, Generic[PlaceId, AnyPlace, AnyStart]):
             self.classes[number].spare_cost += cost
 
     def take_tokens(self, number: int, requests: int, cost: int, now_ms: int) -> None:
-        for at in self.bound.buckets_of[number]:
+        for at in self.buckets_of[number]:
             bucket, rule = self.buckets[at], self.bound.rules[at]
             bucket.fill(rule, now_ms)
             bucket.take(rule, requests, cost)
 
     def has_tokens(self, number: int, now_ms: int) -> bool:
         bound = self.bound
-        return all(self.buckets[at].level_at(bound.rules[at], now_ms) > 0 for at in bound.buckets_of[number])
+        return all(self.buckets[at].level_at(bound.rules[at], now_ms) > 0 for at in self.buckets_of[number])
 
     def starts(self, now_ms: int, waiting: list[int]) -> list[AnyStart]:
         """Start all requests that may start now: take each out of its queue, and give it its channel.
@@ -209,7 +214,7 @@ class FairScheduler(ABC, Generic[PlaceId, AnyPlace, AnyStart]):
         awaited = self._awaited_virtual(now_ms - KEPT_MS)
         order = [self._key(number, self.classes[number]) for number in waiting]
         heapify(order)
-        buckets_of, classes, places = self.bound.buckets_of, self.classes, self.places
+        classes, places = self.classes, self.places
         free: list[PlaceId] | None = None  # where a channel is free
         while order and roomy:
             rank, virtual, number = order[0]
@@ -221,8 +226,7 @@ class FairScheduler(ABC, Generic[PlaceId, AnyPlace, AnyStart]):
                 if not free:
                     break  # the classes after it are in debt, too
                 usable = free
-            is_open = not buckets_of[number] or self._is_open(number, now_ms)
-            found = self._place(chosen, usable) if is_open else None
+            found = self._place(chosen, usable) if self._is_open(number, now_ms) else None
             if found is None:
                 heappop(order)
                 continue
@@ -255,7 +259,7 @@ class FairScheduler(ABC, Generic[PlaceId, AnyPlace, AnyStart]):
 
     def _is_open(self, number: int, now_ms: int) -> bool:
         opens_ms = now_ms
-        for at in self.bound.buckets_of[number]:
+        for at in self.buckets_of[number]:
             bucket, rule = self.buckets[at], self.bound.rules[at]
             bucket.fill(rule, now_ms)
             open_ms = bucket.open_at_ms(rule)
@@ -295,6 +299,6 @@ class FairScheduler(ABC, Generic[PlaceId, AnyPlace, AnyStart]):
             if chosen.spare_cost > self.spare:
                 self.spare = chosen.spare_cost
             chosen.spare_cost += cost
-        if bound.buckets_of[class_number]:
+        if self.buckets_of[class_number]:
             self.take_tokens(class_number, 1, cost, now_ms)
         return number, cost, weight, self.era
