@@ -71,7 +71,7 @@ class Request:
     """One unfinished request."""
 
     __slots__ = ("class_number", "cost", "deadline_ms", "decided", "is_visitor", "number", "owner", "phase",
-                 "rate_bps", "submitted")  # fmt: skip
+                 "rate_bps", "server", "submitted")  # fmt: skip
 
     def __init__(
         self,
@@ -88,6 +88,7 @@ class Request:
         self.decided = decided
         self.phase = Phase.WAITING
         self.rate_bps = 0
+        self.server = ""  # where it runs, if it is an upstream server
         self.submitted = False  # the other nodes have been told
         self.is_visitor = False  # redirected here: the redirecting node has counted it
         self.owner: ProcessId | None = None  # the redirecting node, if it was redirected here

@@ -68,8 +68,8 @@ class Totals(msgspec.Struct, array_like=True):
 class ClassState:
     """Queues, virtual time and counters of one class."""
 
-    __slots__ = ("backlog_ms", "came", "got", "mean_cost", "name", "queues", "short_ms", "spare_cost", "totals", "virtual",
-                 "waiting", "waiting_cost")  # fmt: skip
+    __slots__ = ("backlog_ms", "came", "got", "mean_cost", "name", "queues", "short_ms", "spare_cost", "totals",
+                 "virtual", "waiting", "waiting_cost")  # fmt: skip
 
     def __init__(self, name: str) -> None:
         self.name = name

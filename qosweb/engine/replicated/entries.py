@@ -8,11 +8,11 @@ whatever became of its channel.
 Times are cluster time: milliseconds since the founding, as the sender computes them (see `engine`).
 On the wire: one byte for the format, then MessagePack. A snapshot of the state machine begins with the same byte.
 
-Format 1 lacks `upstreams`, `pools` and `limits`, and the scheduler then followed other rules. Entries and snapshots of format 1 are found
-in data directories of earlier versions. A replica that continued the queue of such a snapshot would differ from one
-whose disk has a later snapshot. Therefore only that part of format 1 is taken over which does not depend on the
-scheduler: time, policy, reports, accesses and totals. The requests of that time are over in any case: nodes of both
-formats never run together, and every node restates its requests when it returns.
+Format 1 lacks `upstreams`, `pools` and `limits`, and the scheduler then followed other rules. Entries and snapshots of
+format 1 are found in data directories of earlier versions. A replica that continued the queue of such a snapshot would
+differ from one whose disk has a later snapshot. Therefore only that part of format 1 is taken over which does not
+depend on the scheduler: time, policy, reports, accesses and totals. The requests of that time are over in any case:
+nodes of both formats never run together, and every node restates its requests when it returns.
 Neighbours: `state_machine` applies the entries.
 """
 

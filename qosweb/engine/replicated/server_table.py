@@ -64,7 +64,7 @@ class ServerTable:
     def decider_of(self, name: str) -> ProcessId | None:
         """The member that decides the limit of a server."""
         pipes, decider = self._machine.pipes, self.servers[name].decider
-        having = [pid for pid in sorted(pipes) if any(server_id(pid.name, one) == name for one in pipes[pid].upstreams)]
+        having = [pid for pid in sorted(pipes) if any(name in key for key in pools_of(pid.name, pipes[pid].upstreams))]
         return decider if decider in having else having[0] if having else None
 
     # ---- members
@@ -85,7 +85,7 @@ class ServerTable:
             if pipe.capacity_bps:  # a node that drains reports none
                 until_ms = self._machine.time_ms + RESERVED_MS
                 for one in pipe.upstreams:
-                    server = self.servers[server_id(pid.name, one)]
+                    server = self.servers[server_id(pid.name, one.name, is_shared=one.is_shared)]
                     part = server.part_of(members)
                     if one.is_shared and part:
                         server.reserved[pid] = part, until_ms

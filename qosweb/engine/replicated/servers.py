@@ -1,9 +1,9 @@
 """Upstream server as a resource in the replicated state: its limit of slots, and the requests that hold one.
 
 A slot is one request in service at the server. Work is slot time in microseconds, so a server with n slots does n
-million a second. The limit is an ordered decision of the one member that runs the law for the server; `slots_max` is the
-bound by hand. Outside the primary view a node uses its part of the slots of a shared server. So that both sides together
-stay within the limit, the part of a member that left without notice is reserved for RESERVED_MS.
+million a second. The limit is an ordered decision of the one member that runs the law for the server; `slots_max` is
+the bound by hand. Outside the primary view a node uses its part of the slots of a shared server. So that both sides
+together stay within the limit, the part of a member that left without notice is reserved for RESERVED_MS.
 Identity: a shared server is known by its name, any other one by its name and its node.
 Neighbours: `upstreams` has the tables of the nodes, `server_pool` the queues.
 """
@@ -93,15 +93,15 @@ class Server:
         return min(self.limit, self.slots_max) // max(1, members)
 
 
-def server_id(node: str, server: UpstreamReport) -> str:
-    return server.name if server.is_shared else f"{server.name}@{node}"
+def server_id(node: str, name: str, *, is_shared: bool) -> str:
+    return name if is_shared else f"{name}@{node}"
 
 
 def pools_of(node: str, table: Iterable[UpstreamReport]) -> list[PoolKey]:
     """The pools of a node: servers with equal hosts and paths."""
     found: dict[tuple[tuple[str, ...], tuple[str, ...]], set[str]] = {}
     for one in table:
-        found.setdefault((one.hosts, one.paths), set()).add(server_id(node, one))
+        found.setdefault((one.hosts, one.paths), set()).add(server_id(node, one.name, is_shared=one.is_shared))
     return [tuple(sorted(ids)) for ids in found.values()]
 
 
@@ -110,7 +110,7 @@ def reports_by_id(pipes: Mapping[ProcessId, Pipe]) -> dict[str, list[UpstreamRep
     found: dict[str, list[UpstreamReport]] = {}
     for pid in sorted(pipes):
         for one in pipes[pid].upstreams:
-            found.setdefault(server_id(pid.name, one), []).append(one)
+            found.setdefault(server_id(pid.name, one.name, is_shared=one.is_shared), []).append(one)
     return dict(sorted(found.items()))
 
 

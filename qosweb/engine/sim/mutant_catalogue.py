@@ -102,13 +102,13 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     # ---- local queue
     Mutant(
-        "no deadline", "qosweb.engine.local.local_queue",
+        "no deadline", "qosweb.engine.local.request_queue",
         "            heappush(self._deadlines, (deadline_ms, request.number))",
         "            pass",
         "a lifetime is never enforced",
     ),
     Mutant(
-        "expired requests start", "qosweb.engine.local.local_queue",
+        "expired requests start", "qosweb.engine.local.request_queue",
         "        return request.deadline_ms is not None and request.deadline_ms <= self.now_ms",
         "        return False",
         "a node that was paused starts requests that expired meanwhile",

@@ -16,7 +16,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from cluster.names import ProcessId, make_view
 from qosweb.engine.engine import QUIET_MS, Engine
 from qosweb.engine.local import expected_redirects
-from qosweb.engine.local import local_queue as module
+from qosweb.engine.local import request_queue as module
 from qosweb.engine.local.expected_redirects import VISIT_MS
 from qosweb.engine.local.requests import Decision, Deny, GoTo, Phase, Request, Start
 from qosweb.engine.replicated import entries
