@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from qosweb.admission.clock import Clock
     from qosweb.admission.engine_driver import EngineDriver
     from qosweb.admission.facts import HeadFacts, RequestFacts
+    from qosweb.admission.gate import Servers
     from qosweb.admission.outcomes import Decided, OnDecided, Wait
     from qosweb.engine.engine import EngineListener
     from qosweb.engine.local.request_ids import RequestId
@@ -110,13 +111,20 @@ class AdmissionControl:
         self.accounts.classifier.record_access(facts, now)
 
     def enter(
-        self, facts: RequestFacts, account: ClassAccount, on_decided: OnDecided, *, size: int | None = None
+        self,
+        facts: RequestFacts,
+        account: ClassAccount,
+        on_decided: OnDecided,
+        *,
+        size: int | None = None,
+        servers: Servers | None = None,
     ) -> Decided | Wait:
         """Ask to start a request. `size` is that of the response body; None: unknown, the class's mean is charged.
 
-        `on_decided` is called later, only if this returns a `Wait`.
+        `servers`: the request is for one of these upstream servers, by name; the flag tells whether all nodes share it.
+        Its permit names the server. `on_decided` is called later, only if this returns a `Wait`.
         """
-        return self._gate.enter(facts, account, size, on_decided)
+        return self._gate.enter(facts, account, size, on_decided, servers)
 
     def lifetime_s(self, account: ClassAccount) -> float | None:
         """How long a request of this class may wait; None: without limit."""

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from qosweb.admission.engine_driver import EngineDriver
 from qosweb.admission.outcomes import Denial, Permit, Wait
 from qosweb.engine.local.requests import Deny, GoTo, Phase, Request, Start
+from qosweb.engine.replicated.servers import SLOT
 from qosweb.webqos.policy.environment import REQUEST_BYTES
 
 if TYPE_CHECKING:
@@ -30,6 +31,9 @@ if TYPE_CHECKING:
     from qosweb.engine.engine import Engine
     from qosweb.engine.local.request_ids import RequestId
     from qosweb.engine.local.requests import Decision
+    from qosweb.engine.local.slot_queue import SlotQueue
+
+Servers = tuple[tuple[str, bool], ...]  # of one route: name, and whether all nodes share the server
 
 MEAN_OF = 8  # weight of the exponential mean, in responses
 HEAD_BYTES = 256  # default cost of a request in addition to its body, until it is measured
@@ -52,6 +56,7 @@ class OpenGate:
         account: ClassAccount,
         size: int | None,  # noqa: ARG002
         on_decided: OnDecided,  # noqa: ARG002
+        servers: Servers | None = None,  # noqa: ARG002
     ) -> Decided | Wait:
         """See `AdmissionControl.enter`."""
         self._count_in(account)
@@ -59,6 +64,9 @@ class OpenGate:
 
     def resize(self, permit: Permit, size: int) -> None:  # noqa: ARG002
         permit.meter_mark = self._meter.restart(self._clock.read())
+
+    def leave_server(self, permit: Permit) -> None:
+        pass
 
     def settle(self, permit: Permit, bytes_sent: int, channel_until: float | None, *, is_sample: bool) -> None:  # noqa: ARG002
         self.in_service -= 1
@@ -121,10 +129,17 @@ class EngineGate(OpenGate):
     # ---- all other requests
 
     def enter(
-        self, facts: RequestFacts, account: ClassAccount, size: int | None, on_decided: OnDecided
+        self,
+        facts: RequestFacts,
+        account: ClassAccount,
+        size: int | None,
+        on_decided: OnDecided,
+        servers: Servers | None = None,
     ) -> Decided | Wait:
         driver, local_queue = self.driver, self._engine.local_queue
         driver.expire_overdue()
+        if servers is not None:
+            return self._enter_pool(facts, account, on_decided, self._engine.slot_queue(servers))
         ticket = self._redirects.check_ticket(facts)
         if ticket is not None and ticket.class_number < len(self._accounts.accounts):
             account = self._accounts.accounts[ticket.class_number]  # here the request has another host
@@ -154,9 +169,50 @@ class EngineGate(OpenGate):
         pending.request = request
         return pending
 
+    def _enter_pool(
+        self, facts: RequestFacts, account: ClassAccount, on_decided: OnDecided, queue: SlotQueue
+    ) -> Decided | Wait:
+        """Ask for a slot of an upstream server."""
+        driver = self.driver
+        started = queue.start_at_once(account.number)
+        if started is not None:
+            driver.poke()
+            return self._slot_permit(account, started, queue)
+        pending = WaitingRequest(self, facts, account, None, on_decided, learns_size=False, queue=queue)
+        cost = queue.pool.mean_us(account.number)
+        request = queue.submit(account.number, cost, driver.now_ms(), pending.on_decision)
+        driver.poke()
+        if isinstance(request, Deny):
+            return _denial(request, account, None)
+        pending.request = request
+        return pending
+
+    def _slot_permit(self, account: ClassAccount, request: Request, queue: SlotQueue) -> Permit:
+        self._count_in(account)
+        now = self._clock.read()
+        local_queue = self._engine.local_queue
+        rate_bps = local_queue.channel_bps(account.number, self.fixed_bytes) if self._paces else None
+        mark = self._meter.enter(now)
+        return Permit(
+            self, account, None, request, mark, rate_bps=rate_bps, fixed_bytes=self.fixed_bytes, queue=queue,
+            slot_since=now,
+        )  # fmt: skip
+
+    def leave_server(self, permit: Permit) -> None:
+        queue, request = permit.queue, permit.request
+        assert queue is not None
+        assert request is not None
+        if request.phase is Phase.RUNNING:
+            used_us = int((self._clock.read() - permit.slot_since) * SLOT)
+            queue.now_ms = self.driver.now_ms()
+            queue.finish(request, max(1, used_us))
+            self.driver.poke()
+
     def outcome(self, pending: WaitingRequest, request: Request, decision: Decision) -> Decided:
         """The outcome of a decision of the engine for a request that waited."""
         match decision:
+            case Start() if pending.queue is not None:
+                return self._slot_permit(pending.account, request, pending.queue)
             case Start(_, since_s):
                 learns_size = pending.learns_size
                 return self._permit(pending.account, pending.rid, request, since_s, learns_size=learns_size)
@@ -192,15 +248,17 @@ class EngineGate(OpenGate):
         self.driver.deliver(pending.deliver)
         return self._clock.read()
 
-    def cancel(self, request: Request) -> None:
+    def cancel(self, request: Request, of_pool: SlotQueue | None) -> None:
         """Cancel a request that has not started, perhaps just after the engine decided."""
-        local_queue = self._engine.local_queue
-        local_queue.now_ms = self.driver.now_ms()  # the request that starts next may be late already
-        local_queue.cancel(request)
+        queue = of_pool or self._engine.local_queue
+        queue.now_ms = self.driver.now_ms()  # the request that starts next may be late already
+        queue.cancel(request)
         self.driver.poke()
 
     def resize(self, permit: Permit, size: int) -> None:
         super().resize(permit, size)
+        if permit.queue is not None:
+            return
         request = permit.request
         assert request is not None
         self._engine.local_queue.resize(request, self.fixed_bytes + size)
@@ -211,6 +269,11 @@ class EngineGate(OpenGate):
         request = permit.request
         assert request is not None
         local_queue = self._engine.local_queue
+        if permit.queue is not None:
+            self.leave_server(permit)
+            local_queue.served(permit.account.number, 0, self.fixed_bytes + bytes_sent)  # the node has sent it
+            super().settle(permit, bytes_sent, channel_until, is_sample=False)
+            return
         local_queue.now_ms = self.driver.now_ms()  # the request that starts next may be late already
         local_queue.finish(request, self.fixed_bytes + bytes_sent, channel_until)
         if permit.learns_size:
@@ -224,7 +287,7 @@ class EngineGate(OpenGate):
 class WaitingRequest(Wait):
     """A queued request: the engine has not decided yet."""
 
-    __slots__ = ("_at", "_decision", "_gate", "_on_decided", "facts", "learns_size", "request")
+    __slots__ = ("_at", "_decision", "_gate", "_on_decided", "facts", "learns_size", "queue", "request")
 
     def __init__(
         self,
@@ -235,8 +298,10 @@ class WaitingRequest(Wait):
         on_decided: OnDecided,
         *,
         learns_size: bool,
+        queue: SlotQueue | None = None,
     ) -> None:
         super().__init__(account, rid)
+        self.queue = queue  # of the upstream servers, if it waits for one
         self.facts = facts
         self.learns_size = learns_size
         self.request: Request | None = None  # set once it is queued
@@ -262,7 +327,7 @@ class WaitingRequest(Wait):
     def cancel(self) -> None:
         if self._on_decided is not None and self.request is not None:
             self._on_decided = None
-            self._gate.cancel(self.request)
+            self._gate.cancel(self.request, self.queue)
 
 
 def _denial(decision: Deny, account: ClassAccount, rid: RequestId | None) -> Denial:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from qosweb.admission.class_accounts import ClassAccount
     from qosweb.engine.local.request_ids import RequestId
     from qosweb.engine.local.requests import Request
+    from qosweb.engine.local.slot_queue import SlotQueue
 
 Fields = tuple[tuple[str, str], ...]
 
@@ -66,6 +67,7 @@ class Issuer(Protocol):
 
     def settle(self, permit: Permit, bytes_sent: int, channel_until: float | None, *, is_sample: bool) -> None: ...
     def resize(self, permit: Permit, size: int) -> None: ...
+    def leave_server(self, permit: Permit) -> None: ...
 
 
 class Permit:
@@ -78,9 +80,12 @@ class Permit:
         "fixed_bytes",
         "learns_size",
         "meter_mark",
+        "queue",
         "rate_bps",
         "request",
         "rid",
+        "server",
+        "slot_since",
     )
 
     def __init__(
@@ -95,6 +100,8 @@ class Permit:
         fixed_bytes: int = 0,
         channel_since: float | None = None,
         learns_size: bool = False,
+        queue: SlotQueue | None = None,
+        slot_since: float = 0.0,
     ) -> None:
         self._issuer: Issuer | None = issuer
         self.account = account
@@ -104,12 +111,22 @@ class Permit:
         self.rate_bps = rate_bps  # of its channel, to which the response is paced; None: as fast as it goes
         self.fixed_bytes = fixed_bytes  # what the request costs in addition to its body
         self.channel_since = channel_since  # when its channel became free, if not just now
+        self.queue = queue  # of the upstream servers, if it has a slot of one
+        self.server = (
+            "" if queue is None or request is None else request.server.partition("@")[0]
+        )  # the name of that one
+        self.slot_since = slot_since
         self.learns_size = learns_size  # the size was unknown at entry: the class's mean was charged
 
     def resize(self, size: int) -> None:
         """Set the size of the body, which has become known; service begins now."""
         if self._issuer is not None:
             self._issuer.resize(self, size)
+
+    def leave_server(self) -> None:
+        """The upstream server is done with the request: its slot is free. Later calls do nothing."""
+        if self._issuer is not None and self.queue is not None:
+            self._issuer.leave_server(self)
 
     def close(self, bytes_sent: int, *, channel_until: float | None = None, is_sample: bool = True) -> None:
         """End the request and charge the bytes of body that were really sent. Later calls do nothing.

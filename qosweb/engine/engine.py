@@ -80,9 +80,10 @@ class Engine:
         self.replicated = QosStateMachine(me, CompiledPolicy.empty(), self._of_replicated)
         self.solo: QosStateMachine | None = None
         self._policy = policy  # the policy that was last in force here
-        self.local_queue = LocalQueue(me, self.replicated, self.outbox, life << NUMBERS_BITS)
+        numbers = life << NUMBERS_BITS
+        self.local_queue = LocalQueue(me, self.replicated, self.outbox, numbers)
         self.slot_queues: dict[tuple[tuple[str, bool], ...], SlotQueue] = {}  # by name and scope of the servers
-        self._numbers = life << NUMBERS_BITS
+        self._numbers = numbers
         self.in_flight: NodeBatch | None = None
         self._is_member = is_member
         self._offset_ms = 0  # cluster time minus the node's time

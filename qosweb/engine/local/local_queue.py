@@ -109,11 +109,14 @@ class LocalQueue(RequestQueue):
         self._numbers += 1
         request = Request(self._numbers, class_number, cost)
         self._own[request.number] = request
-        rate_bps = self.machine.scheduler.bound.rate_bps(class_number, cost)
-        self._run(request, whole_channel(rate_bps, self.capacity_bps))
+        self._run(request, self.channel_bps(class_number, cost))
         self.outbox.started(request.number, class_number, cost)
         self._wait_estimate.count_start(class_number, cost)
         return request
+
+    def channel_bps(self, class_number: int, cost: int) -> int:
+        """The rate of a channel of this class."""
+        return whole_channel(self.machine.scheduler.bound.rate_bps(class_number, cost), self.capacity_bps)
 
     def served(self, class_number: int, count: int, cost: int) -> None:
         """Count finished requests that started at once without a call each (the fast path)."""

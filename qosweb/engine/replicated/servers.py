@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from qosweb.engine.replicated.upstreams import UpstreamReport
 
 SLOT = 1_000_000  # work of one slot in a second: microseconds
-LIMIT_AT_FIRST = 4
 RESERVED_MS = 10_000
 
 PoolKey = tuple[str, ...]  # the servers of the pool
@@ -45,8 +44,8 @@ class Server:
 
     def __init__(self) -> None:
         self.slots_max = 0
-        self.limit = LIMIT_AT_FIRST  # as decided
-        self.level = LIMIT_AT_FIRST  # the limit without short dips
+        self.limit = 0  # as decided; 0: not yet, `slots_max` holds
+        self.level = 0  # the limit without short dips
         self.epoch = 1  # number of the decision
         self.decider: ProcessId | None = None  # the member whose decision is in force
         self.is_out = False
@@ -55,9 +54,14 @@ class Server:
         self.reserved: dict[ProcessId, tuple[int, int]] = {}  # members that left: slots, and until when
 
     @property
+    def bound(self) -> int:
+        """The limit, found or by hand."""
+        return min(self.limit, self.slots_max) if self.limit else self.slots_max
+
+    @property
     def slots(self) -> int:
         """Slots that may be in use."""
-        most = min(self.limit, self.slots_max)
+        most = self.bound
         return max(0, most - sum(slots for slots, _ in self.reserved.values())) if self.reserved else most
 
     @property
@@ -74,7 +78,7 @@ class Server:
     @property
     def has_room_for_always(self) -> bool:
         """Always-available requests may exceed the limit, but are no more than it allows."""
-        return not self.is_out and self.always < min(self.limit, self.slots_max)
+        return not self.is_out and self.always < self.bound
 
     def take(self, owner: ProcessId, number: int, use: SlotUse) -> None:
         if (owner, number) in self.uses:
@@ -90,7 +94,7 @@ class Server:
 
     def part_of(self, members: int) -> int:
         """The slots of one of this many members."""
-        return min(self.limit, self.slots_max) // max(1, members)
+        return self.bound // max(1, members)
 
 
 def server_id(node: str, name: str, *, is_shared: bool) -> str:

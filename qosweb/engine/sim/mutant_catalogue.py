@@ -177,8 +177,8 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "no restatement on return", "qosweb.engine.engine",
-        "            self.local_queue.restate()\n            self.outbox.report",
-        "            self.outbox.report",
+        "            self.local_queue.restate()\n            self._report_again()",
+        "            self._report_again()",
         "a node that was away goes on as if the other replicas knew its requests",
     ),
     Mutant(
@@ -189,8 +189,8 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "request numbers restart at one", "qosweb.engine.engine",
-        "life << NUMBERS_BITS",
-        "0",
+        "        numbers = life << NUMBERS_BITS",
+        "        numbers = 0",
         "numbers of an earlier life are used again while other nodes hold channels for them",
     ),
     Mutant(

@@ -150,7 +150,9 @@ class Relay:
             server: UpstreamServer | None = context.upstreams.peer(self.place.origin)
         else:
             context.upstreams.budget.count_request(self._active_at)
-            server = route.pick(self._active_at, is_repeatable=self._may_repeat())
+            granted = exchange.permit.server if exchange.permit is not None else ""
+            server = route.named(granted, self._active_at) if granted else None
+            server = server or route.pick(self._active_at, is_repeatable=self._may_repeat())
         assert server is not None
         if exchange.rid is None:
             exchange.rid = context.recorder.next_rid()
@@ -397,6 +399,7 @@ class Relay:
         if self._output is not None:
             self._output.put(head, part, ends=ends)
             if ends:
+                self._leave_slot()
                 self._release(reusable=True)
             elif self._output.is_full and self._upstream is not None:
                 self._upstream.pause_reading()
@@ -559,8 +562,14 @@ class Relay:
             self.sent = self._output.sent
         self._client.on_relay_end(answer)
 
+    def _leave_slot(self) -> None:
+        """The server is done: others may use its slot while the client still reads."""
+        if self.exchange.permit is not None:
+            self.exchange.permit.leave_server()
+
     def _close(self, *, reusable: bool) -> None:
         self._over = True
+        self._leave_slot()
         output = self._output
         if output is not None:
             output.close()
