@@ -31,6 +31,7 @@ SPEC = HERE / "sample_site.webqos"
 NODES_MAX = 9
 POLL_EVERY_S = 1.0
 POLL_TIMEOUT_S = 2.0
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 def demo(*, nodes: str, port: str | None, keep: str | None = None) -> int:
@@ -63,12 +64,26 @@ def _empty_folder(name: str) -> Path:
 
 
 async def _demo(nodes: DemoNodes, keeps_logs: bool) -> int:
-    """Run until a signal, until the output is closed, or until all nodes have ended."""
+    """Run until a signal, until the output is closed, or until all nodes have ended.
+
+    Only the first signal cancels: a second one must not cancel what ends the demo. It kills the nodes instead.
+    """
     loop = asyncio.get_running_loop()
     task = asyncio.current_task()
     assert task is not None
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        loop.add_signal_handler(number, task.cancel)
+
+    def stop() -> None:
+        if task.cancelling():
+            nodes.kill()
+        else:
+            task.cancel()
+
+    def on_signal(*_: object) -> None:
+        with contextlib.suppress(RuntimeError):  # the loop is closed
+            loop.call_soon_threadsafe(stop)
+
+    for number in SIGNALS:
+        signal.signal(number, on_signal)  # handlers of the loop would end with it, before folders are removed
     with contextlib.suppress(asyncio.CancelledError, BrokenPipeError):
         async with nodes:
             _print("starting...")

@@ -128,6 +128,12 @@ class DemoNodes:
                 return
             await asyncio.sleep(POLL_EVERY_S)
 
+    def kill(self) -> None:
+        """End all nodes at once."""
+        for one in self.members:
+            if one.process is not None and one.code is None:
+                _send(one.process, signal.SIGKILL)
+
     async def stop(self) -> None:
         """Stop all nodes gracefully; kill them after a timeout."""
         running = [one.process for one in self.members if one.process is not None and one.code is None]
@@ -138,8 +144,7 @@ class DemoNodes:
         if waits:
             _, late = await asyncio.wait(waits, timeout=END_S)
             if late:
-                for process in running:
-                    _send(process, signal.SIGKILL)
+                self.kill()
                 await asyncio.wait(late, timeout=END_S)
 
 

@@ -2,8 +2,8 @@
 
 All shares are relative to the capacity of the nodes in the view. The filled part of a bar is the recent share of a
 class; a mark shows its share if all classes demand everything.
-Neighbours: `status` fetches and refreshes; `qosweb.server.admin.status` produces the data; `guarantee_rows` says which
-rows the class table has.
+Neighbours: `status` fetches and refreshes; `qosweb.server.admin.status` produces the data,
+`qosweb.server.admin.guarantee_rows` the rows of the class table.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from qosweb.tools.guarantee_rows import GuaranteeRow, rows_of
+from qosweb.server.admin.guarantee_rows import GuaranteeRow, rows_of
 from qosweb.units import format_size, pluralize
 
 if TYPE_CHECKING:

@@ -6,6 +6,7 @@ import json
 import re
 import socket
 import subprocess
+import time
 import urllib.request
 from signal import Signals
 from typing import TYPE_CHECKING
@@ -136,11 +137,15 @@ def test_a_folder_with_something_in_it_is_not_used_for_logs(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("end", [Signals.SIGHUP, Signals.SIGTERM])  # SIGHUP: the terminal was closed
-def test_the_demo_stops_at_other_signals(tmp_path: Path, end: Signals) -> None:
+def test_the_demo_stops_at_other_signals_and_at_a_second_one(tmp_path: Path, end: Signals) -> None:
     with Demo(tmp_path, "--nodes", "1", "--port", "0") as demo:
+        demo.process.send_signal(end)
+        time.sleep(0.005)
         demo.process.send_signal(end)
         assert demo.process.wait(60) == 0
         demo.wait_until_nobody_is_left()
+        assert "Unclosed" not in demo.text()
+        assert "Traceback" not in demo.text()
     assert not list(tmp_path.glob("qosweb-demo-*"))
 
 

@@ -10,6 +10,7 @@ from random import SystemRandom
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    import ssl
     from collections.abc import Callable
 
     Script = Callable[["Talk"], None]
@@ -83,8 +84,9 @@ class Talk:
 class MisbehavingServer:
     """Runs ``script`` for every request; a script that returns without closing keeps the connection."""
 
-    def __init__(self, script: Script, port: int = 0) -> None:
+    def __init__(self, script: Script, port: int = 0, *, tls: ssl.SSLContext | None = None) -> None:
         self._script = script
+        self._tls = tls
         self._listener = socket.create_server(("127.0.0.1", port), backlog=1000)
         self.port: int = self._listener.getsockname()[1]
         self._stopping = threading.Event()
@@ -128,7 +130,7 @@ class MisbehavingServer:
 
     @property
     def url(self) -> str:
-        return f"http://127.0.0.1:{self.port}"
+        return f"{'http' if self._tls is None else 'https'}://127.0.0.1:{self.port}"
 
     def _accept(self) -> None:
         while not self._stopping.is_set():
@@ -142,9 +144,13 @@ class MisbehavingServer:
             threading.Thread(target=self._serve, args=(sock,), daemon=True).start()
 
     def _serve(self, sock: socket.socket) -> None:
-        talk = Talk(sock, self._stopping)
         buffer = b""
         with contextlib.suppress(OSError):
+            if self._tls is not None:
+                sock = self._tls.wrap_socket(sock, server_side=True)
+                with self._lock:
+                    self._sockets.append(sock)
+            talk = Talk(sock, self._stopping)
             while True:
                 while b"\r\n\r\n" not in buffer:
                     data = sock.recv(65536)

@@ -16,9 +16,15 @@ if TYPE_CHECKING:
 
 
 def write_certificate(
-    folder: Path, *, passphrase: bytes | None = None, common_name: str = "localhost", kind: str = "ec"
+    folder: Path,
+    *,
+    passphrase: bytes | None = None,
+    common_name: str = "localhost",
+    kind: str = "ec",
+    host: str = "localhost",
+    is_expired: bool = False,
 ) -> tuple[Path, Path]:
-    """A self-signed certificate for localhost and its key (``ec`` or ``rsa``), as PEM files in ``folder``."""
+    """A self-signed certificate for ``host`` and its key (``ec`` or ``rsa``), as PEM files in ``folder``."""
     folder.mkdir(exist_ok=True)
     key = ec.generate_private_key(ec.SECP256R1()) if kind == "ec" else rsa.generate_private_key(65537, 2048)
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common_name)])
@@ -30,8 +36,8 @@ def write_certificate(
         .public_key(key.public_key())
         .serial_number(x509.random_serial_number())
         .not_valid_before(now - dt.timedelta(days=1))
-        .not_valid_after(now + dt.timedelta(days=1))
-        .add_extension(x509.SubjectAlternativeName([x509.DNSName("localhost")]), critical=False)
+        .not_valid_after(now - dt.timedelta(hours=1) if is_expired else now + dt.timedelta(days=1))
+        .add_extension(x509.SubjectAlternativeName([x509.DNSName(host)]), critical=False)
         .sign(key, hashes.SHA256())
     )
     encryption: serialization.KeySerializationEncryption = serialization.NoEncryption()
@@ -42,6 +48,12 @@ def write_certificate(
     key_file.touch(0o600)
     key_file.write_bytes(key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, encryption))
     return certificate_file, key_file
+
+
+def server_context(certificate: Path, key: Path) -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate, key)
+    return context
 
 
 def client_context(certificate: Path) -> ssl.SSLContext:

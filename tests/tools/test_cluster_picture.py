@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from qosweb.server.admin.guarantee_rows import rows_of
 from qosweb.tools.cluster_picture import bar, picture
-from qosweb.tools.guarantee_rows import rows_of
 
 
 def one_class(started: int, denied: int, promised: float | None, gets: float) -> dict[str, Any]:

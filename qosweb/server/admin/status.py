@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import dataclasses
+from dataclasses import asdict
 from itertools import islice
 from typing import TYPE_CHECKING
 
 from qosweb.engine.replicated.compiled_policy import median_wall_ms
 from qosweb.engine.replicated.upstreams import votes_on
 from qosweb.server.admin.block_routes import listed
+from qosweb.server.admin.guarantee_rows import rows_of
 from qosweb.version import VERSION
 from qosweb.webqos.values import PPM
 
@@ -29,6 +30,7 @@ RULES_MAX = 1_000
 
 def status_of(node: Node) -> dict[str, object]:
     accounts, engine = node.admission.accounts, node.admission.engine
+    rules = [] if engine is None else _rules(engine)
     got_bps = [] if engine is None else engine.recent_starts_bps()
     return {
         "name": node.name,
@@ -38,7 +40,7 @@ def status_of(node: Node) -> dict[str, object]:
         "root": None if node.store.root is None else str(node.store.root.path),
         "upstreams": {one.name: _upstream(one, engine) for one in node.upstreams.servers},
         "upstreams_disagree": node.upstream_votes.disagreements,
-        "connections": {"open": len(node.connections), **dataclasses.asdict(node.connections.counts)},
+        "connections": {"open": len(node.connections), **asdict(node.connections.counts)},
         "cache": {
             "pages": len(node.store.resources),
             "bytes": node.store.memory,
@@ -52,7 +54,8 @@ def status_of(node: Node) -> dict[str, object]:
             "hash": accounts.classifier.policy_hash,
             "file": str(node.settings.spec or ""),
             "in_force": [] if engine is None else _in_force(engine),
-            "rules": [] if engine is None else _rules(engine),
+            "rules": rules,
+            "guarantees": [asdict(one) for one in rows_of([one.name for one in accounts.accounts], rules)],
         },
         "blocks": listed(node.blocking, BLOCKS_SHOWN_MAX),
         "classes": {account.name: _class(account, node, got_bps) for account in accounts.accounts},

@@ -22,6 +22,7 @@ from qosweb.server.admin.browser_guard import host_name
 from qosweb.server.cluster.block_service import BlockService
 from qosweb.server.cluster.clock_skew import ClockSkewMonitor
 from qosweb.server.cluster.membership import POLICY_LEN_MAX, ClusterMembership
+from qosweb.server.cluster.proxied_nodes import ProxiedNodes
 from qosweb.server.cluster.upstream_votes import UpstreamVotes
 from qosweb.server.connection.client_share import SharedPlaces
 from qosweb.server.connection.connection import HttpConnection
@@ -176,6 +177,7 @@ class Node:
         self.primary_since = self.started_at
         self.primary: View | None = None
         self._clock_watch: ClockSkewMonitor | None = None
+        self._proxied_nodes = ProxiedNodes(self._context.trusted, log_message) if settings.proxy_protocol else None
         self._url = ""
         self._has_primary = asyncio.Event()
         self._policy_waits: dict[str, asyncio.Future[int | None]] = {}
@@ -417,6 +419,8 @@ class Node:
             return
         if self._clock_watch is not None and self.primary is not None:
             self._clock_watch.check(wall_ms, engine.machine.pipes.values())
+        if self._proxied_nodes is not None:
+            self._proxied_nodes.check(engine.me, engine.machine.pipes)
         self.admission.report(self._url, anew=anew)
 
     def reopen_logs(self) -> None:

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
     from qosweb.http.upstream_heads import UpstreamHead
     from qosweb.server.connection.context import ConnectionContext
+    from qosweb.server.proxy.connect_error import ConnectError
     from qosweb.server.proxy.request_body import RequestBody
     from qosweb.server.proxy.routes import Route
     from qosweb.server.proxy.server import UpstreamServer
@@ -479,8 +480,8 @@ class Relay:
 
     # ---- failures
 
-    def on_unreachable(self) -> None:
-        self._on_failure(Failure.UNREACHABLE, explain(502, "The upstream server cannot be reached."), was_sent=False)
+    def on_unreachable(self, error: ConnectError) -> None:
+        self._on_failure(Failure.UNREACHABLE, explain(502, error.text), was_sent=False, detail=error.detail)
 
     def on_server_out(self) -> None:
         """The server for which this request waits is out."""
@@ -509,13 +510,13 @@ class Relay:
         self._close(reusable=False)
         self._transport.abort()
 
-    def _on_failure(self, failure: Failure, answer: Answer, *, was_sent: bool = True) -> None:
+    def _on_failure(self, failure: Failure, answer: Answer, *, was_sent: bool = True, detail: str = "") -> None:
         """The server did not respond: ask another one if that is allowed, else send ``answer``."""
         server = self._server
         if server is None or self._over:
             return
         now = self._context.site.clock.read()
-        server.on_failure(failure, self._active_at, now)
+        server.on_failure(failure, self._active_at, now, detail)
         if self.place.peer:
             lost = f"The node {self.place.peer}, which was to serve this request, cannot be reached."
             self._fail(explain(503, lost, RETRY))

@@ -114,13 +114,13 @@ class ServerHealth:
         self.may_serve(0, now)  # if no other server is left, requests come here although it is out
         self._on_good(now, is_proof=self.is_trial)
 
-    def on_failure(self, failure: Failure, sent_at: float, now: float) -> None:
-        """A request that was sent at ``sent_at`` got no response."""
+    def on_failure(self, failure: Failure, sent_at: float, now: float, detail: str = "") -> None:
+        """A request that was sent at ``sent_at`` got no response. ``detail`` says more than ``failure``."""
         if failure is Failure.UNREACHABLE:
             self._unreachable += 1
         is_hanging = failure is Failure.TIMEOUT and self._responded_at < sent_at
         is_unreachable = self._unreachable >= UNREACHABLE_MAX
-        self._failed(failure, now, most=1 if is_hanging or is_unreachable else FAILURES_MAX)
+        self._failed(failure, now, most=1 if is_hanging or is_unreachable else FAILURES_MAX, detail=detail)
 
     def on_check(self, now: float, *, is_good: bool, why: str = "") -> None:
         """An active check ended."""
@@ -143,11 +143,11 @@ class ServerHealth:
             if not self._is_held:
                 self._return(now)
 
-    def _failed(self, failure: Failure, now: float, *, most: int) -> None:
+    def _failed(self, failure: Failure, now: float, *, most: int, detail: str = "") -> None:
         self._failures += 1
         if self.state is HealthState.TRIAL or (self.is_in and self._failures >= most):
             self._is_faulty = True
-            self._eject(failure.value, now)
+            self._eject(f"{failure.value} ({detail})" if detail else failure.value, now)
 
     def _eject(self, reason: str, now: float) -> None:
         if self.is_in and now - self._since > SETTLED_S:

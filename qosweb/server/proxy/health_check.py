@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
+from qosweb.server.proxy.connect_error import describe
+
 if TYPE_CHECKING:
     from qosweb.server.proxy.server import UpstreamServer
 
@@ -27,8 +29,10 @@ async def check(server: UpstreamServer) -> str:
             line = await reader.readuntil(b"\r\n")
     except TimeoutError:
         return f"no response within {timeout_s:g} s"
-    except (OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError) as error:
-        return f"no response ({type(error).__name__})"
+    except OSError as error:
+        return describe(error).detail
+    except (asyncio.IncompleteReadError, asyncio.LimitOverrunError):
+        return "its response is not HTTP"
     finally:
         if writer is not None:
             writer.transport.abort()

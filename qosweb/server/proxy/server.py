@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from qosweb.errors import UsageError
 from qosweb.server.connection.client_share import SharedPlaces, client_key
+from qosweb.server.proxy.connect_error import describe
 from qosweb.server.proxy.health import EVIDENCE_S, ServerHealth
 from qosweb.server.proxy.upstream_connection import UpstreamConnection
 
@@ -102,10 +103,10 @@ class UpstreamServer:
         self.health.on_response(now, is_error=status >= 500)
         self._note_change(was_in=was_in)
 
-    def on_failure(self, failure: Failure, sent_at: float, now: float) -> None:
+    def on_failure(self, failure: Failure, sent_at: float, now: float, detail: str = "") -> None:
         was_in = self.health.is_in
         self.failures += 1
-        self.health.on_failure(failure, sent_at, now)
+        self.health.on_failure(failure, sent_at, now, detail)
         self._note_change(was_in=was_in)
 
     def on_check(self, now: float, *, is_good: bool, why: str) -> None:
@@ -242,11 +243,11 @@ class UpstreamServer:
                     ssl=self.tls,
                     server_hostname=self.server_name,
                 )
-        except (OSError, TimeoutError):  # ssl.SSLError is an OSError
+        except OSError as error:  # TimeoutError and ssl.SSLError are OSErrors
             del self._connecting[relay]
             if relay in self._next:
                 del self._next[relay]
-                relay.on_unreachable()
+                relay.on_unreachable(describe(error))
             self._connect_more()
             return
         del self._connecting[relay]

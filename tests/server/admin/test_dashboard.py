@@ -98,9 +98,31 @@ def test_a_browser_shows_the_classes(node: RunningNode, tmp_path: Path) -> None:
     seen = _seen(browser, node, tmp_path)
     assert '<h1 id="name">n1</h1>' in seen
     assert ">alone</span>" in seen
-    assert "<td>/page.html</td>" in seen
+    assert '<td>/page.html</td><td class="least">&gt; 40%</td>' in seen
+    assert '<td>/index.html</td><td class="least">always</td>' in seen
+    assert '<section id="upstreams-part" hidden' in seen
     assert seen.count("<svg") >= 3
     assert '<form id="ask" hidden' in seen
+
+
+def test_a_browser_shows_rules_of_several_classes_and_upstream_servers(tmp_path: Path) -> None:
+    browser = _browser()
+    if browser is None:
+        pytest.skip("needs Chromium (./dev setup --full)")
+    (tmp_path / "site.webqos").write_text(
+        "</a>.server_resource > 40%\nclient in 10.0.0.0/8 => </a>.server_resource < 20%\n"
+    )
+    (tmp_path / "qosweb.toml").write_text(
+        '[[upstream]]\nname = "app"\nurl = "http://127.0.0.1:1"\n[[upstream]]\nurl = "http://127.0.0.1:2"\n'
+    )
+    options = ["--spec", str(tmp_path / "site.webqos"), "--config", str(tmp_path / "qosweb.toml")]
+    with RunningNode(None, tmp_path, *options) as node:
+        for _ in range(4):
+            assert node.get("/a").status == 502
+        seen = _seen(browser, node, tmp_path)
+    assert re.search(r'<td>&lt;/a&gt;</td><td class="least">&gt; 40%</td>.*<td class="below">/a', seen)
+    assert '<td>app http://127.0.0.1:1</td><td class="hot">out: connection errors (connection refused)</td>' in seen
+    assert "<td>http://127.0.0.1:2</td>" in seen
 
 
 def _browser() -> str | None:

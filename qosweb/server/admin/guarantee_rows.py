@@ -1,4 +1,4 @@
-"""The rows of the class table of ``qosweb status``: each guarantee as written, with the classes that it covers.
+"""Rows of the class tables of ``qosweb status`` and the dashboard: each guarantee as written, with its classes.
 
 A rule that covers one class is shown in the row of the class. A rule that was split into several classes has a row of
 its own, with the classes indented below it; it bounds their sum.
