@@ -83,7 +83,6 @@ class Engine:
         numbers = life << NUMBERS_BITS
         self.local_queue = LocalQueue(me, self.replicated, self.outbox, numbers)
         self.slot_queues: dict[tuple[tuple[str, bool], ...], SlotQueue] = {}  # by name and scope of the servers
-        self._numbers = numbers
         self.in_flight: NodeBatch | None = None
         self._is_member = is_member
         self._offset_ms = 0  # cluster time minus the node's time
@@ -330,7 +329,7 @@ class Engine:
         found = self.slot_queues.get(servers)
         if found is None:
             key = tuple(sorted(server_id(self.me.name, name, is_shared=shared) for name, shared in servers))
-            found = self.slot_queues[servers] = SlotQueue(self.local_queue, key, self._numbers)
+            found = self.slot_queues[servers] = SlotQueue(self.local_queue, key)
             found.now_ms = self.now_ms
         return found
 

@@ -12,7 +12,7 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 from qosweb.engine.local.expected_redirects import VISIT_MS, ExpectedRedirect, ExpectedRedirects
-from qosweb.engine.local.request_queue import RequestQueue, decide
+from qosweb.engine.local.request_queue import RequestNumbers, RequestQueue, decide
 from qosweb.engine.local.requests import OVER, READY, RUNNING, WAITING, Decision, GoTo, Request, Start
 from qosweb.engine.replicated.effects import Effect, Granted, Reserved, RestatementApplied, RestatementNeeded
 from qosweb.engine.replicated.entries import UNUSED, NodeBatch, NodeRestatement
@@ -38,7 +38,7 @@ class LocalQueue(RequestQueue):
     """The requests of one node. `capacity_bps` is its own pipe's; `machine` is the state machine that decides now."""
 
     def __init__(self, me: ProcessId, machine: QosStateMachine, outbox: BatchOutbox, numbers: int = 0) -> None:
-        super().__init__(me, machine, outbox, numbers)
+        super().__init__(me, machine, outbox, RequestNumbers(numbers))
         self.outbox = outbox
         self.capacity_bps = 0
         self.used_bps = 0  # by requests that run here now
@@ -106,8 +106,7 @@ class LocalQueue(RequestQueue):
         """Start a request without consulting the queue, if that is allowed."""
         if not self.is_open_to(class_number) or not self._has_room():
             return None
-        self._numbers += 1
-        request = Request(self._numbers, class_number, cost)
+        request = Request(self.numbers.next(), class_number, cost)
         self._own[request.number] = request
         self._run(request, self.channel_bps(class_number, cost))
         self.outbox.started(request.number, class_number, cost)
@@ -161,8 +160,7 @@ class LocalQueue(RequestQueue):
                 return
             self.outbox.cancelled(request.number)
             del self._own[request.number]
-            self._numbers += 1
-            request.number = self._numbers
+            request.number = self.numbers.next()
             self._own[request.number] = request
             self.outbox.restarted(request.number, number, cost)
         self.outbox.account(number).started_cost += cost - request.cost
@@ -264,8 +262,7 @@ class LocalQueue(RequestQueue):
     def make_restatement(self) -> NodeRestatement:
         """Build the restatement of all unfinished requests. Redirected ones count as this node's own from now on."""
         for request in self._redirects.adopt():
-            self._numbers += 1
-            request.number, request.owner = self._numbers, None
+            request.number, request.owner = self.numbers.next(), None
             self._own[request.number] = request
         own = [(one.number, one.class_number, one.cost, one.phase) for one in self._own.values()]
         return NodeRestatement(

@@ -44,13 +44,23 @@ class QueueOutbox(Protocol):
     def translate(self, numbers: list[int]) -> None: ...
 
 
+class RequestNumbers:
+    """Numbers of one node's requests. None is used twice, not even after a restart of the node."""
+
+    __slots__ = ("_last",)
+
+    def __init__(self, last: int) -> None:
+        self._last = last
+
+    def next(self) -> int:
+        self._last += 1
+        return self._last
+
+
 class RequestQueue(ABC):
-    """The requests of one node for one resource. `decider` is the part of the state machine that decides now.
+    """The requests of one node for one resource. `decider` is the part of the state machine that decides now."""
 
-    Request numbers start after `numbers`. No number may be used twice, not even after a restart of the node.
-    """
-
-    def __init__(self, me: ProcessId, decider: Decider, pending: QueueOutbox, numbers: int) -> None:
+    def __init__(self, me: ProcessId, decider: Decider, pending: QueueOutbox, numbers: RequestNumbers) -> None:
         self.me = me
         self.decider = decider
         self.is_draining = False
@@ -58,7 +68,7 @@ class RequestQueue(ABC):
         self.ahead_ms = 0  # cluster time minus the node's time
         self.in_minority = False
         self._pending = pending
-        self._numbers = numbers
+        self.numbers = numbers
         self._own: dict[int, Request] = {}  # all unfinished requests of this node
         self._waiting = 0
         self._waiting_of: dict[int, int] = {}  # by class
@@ -97,9 +107,9 @@ class RequestQueue(ABC):
             self._pending.denied(class_number, cost)
             return denial
         lifetime_ms = self.decider.scheduler.bound.terms[class_number].lifetime_ms
-        self._numbers += 1
         deadline_ms = None if lifetime_ms is None else now_ms + lifetime_ms
-        request = self._own[self._numbers] = Request(self._numbers, class_number, cost, deadline_ms, decided)
+        request = Request(self.numbers.next(), class_number, cost, deadline_ms, decided)
+        self._own[request.number] = request
         self._count_waiting(class_number, 1)
         if deadline_ms is not None:
             heappush(self._deadlines, (deadline_ms, request.number))

@@ -28,11 +28,11 @@ if TYPE_CHECKING:
 class SlotQueue(RequestQueue):
     """The requests of one node for one pool."""
 
-    def __init__(self, node: LocalQueue, key: PoolKey, numbers: int) -> None:
+    def __init__(self, node: LocalQueue, key: PoolKey) -> None:
         """`node` is the queue for the node's own pipe."""
         self.pool = ServerPool(node.machine, key)  # replaced by `attach`
         self.outbox = PoolOutbox(node.outbox)
-        super().__init__(node.me, self.pool, self.outbox, numbers)
+        super().__init__(node.me, self.pool, self.outbox, node.numbers)
         self.key = key
         self._node = node
         self._untold: dict[int, str] = {}  # the server of each running request that the pool does not know yet
@@ -59,8 +59,8 @@ class SlotQueue(RequestQueue):
         if name is None:
             return None
         cost = cost or self.pool.mean_us(class_number)
-        self._numbers += 1
-        request = self._own[self._numbers] = Request(self._numbers, class_number, cost)
+        request = Request(self.numbers.next(), class_number, cost)
+        self._own[request.number] = request
         self._run_at(request, name)
         self._untold[request.number] = name
         self.outbox.started(request.number, class_number, cost, name)
