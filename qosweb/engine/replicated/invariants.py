@@ -55,7 +55,7 @@ def _idle(machine: QosStateMachine) -> list[str]:
 
 
 def _slots(machine: QosStateMachine) -> list[str]:
-    """Every slot has one holder that is a member, nobody waits and holds a slot, and no slot is free while one waits."""
+    """Each slot has one holder, which is a member and does not wait; no slot is free while a request waits."""
     found: list[str] = []
     table, pipes = machine.servers, machine.pipes
     holders: dict[object, str] = {}
@@ -68,9 +68,7 @@ def _slots(machine: QosStateMachine) -> list[str]:
             if key[0] not in pipes:
                 found.append(f"request {key} of a node that left holds a slot of {name}")
             holders[key] = name
-        for pid in server.reserved:
-            if pid in pipes:
-                found.append(f"slots of {name} are reserved for the member {pid}")
+        found += [f"slots of {name} are reserved for the member {pid}" for pid in server.reserved if pid in pipes]
     for pool in table.pools.values():
         scheduler = pool.scheduler
         found += [f"request {key} waits and holds a slot of {holders[key]}" for key in pool.waiting if key in holders]
