@@ -1,4 +1,4 @@
-"""Pools of upstream servers at one node: shares of slot time, limits, lifetimes, always-available and bounded classes."""
+"""Pools of upstream servers at one node: shares of slot time, limits, lifetimes, always-available classes, bounds."""
 
 from __future__ import annotations
 
@@ -23,8 +23,9 @@ if TYPE_CHECKING:
 
     from qosweb.engine.local.requests import Request
 
-POOL = (("app", True),)
-TWO = (("app", True), ("other", True))
+Servers = tuple[tuple[str, bool], ...]
+POOL: Servers = (("app", True),)
+TWO: Servers = (("app", True), ("other", True))
 
 
 def report(name: str, slots: int, vote: Vote = Vote.UNKNOWN) -> UpstreamReport:
@@ -81,7 +82,7 @@ class Gateway:
                 return
             self.turn()
 
-    def ask(self, name: str, seconds: float, pool: tuple[tuple[str, bool], ...] = POOL) -> None:
+    def ask(self, name: str, seconds: float, pool: Servers = POOL) -> None:
         queue = self.engine.slot_queue(pool)
         number = self.engine.machine.policy.names.index(name)
         came = self.now
@@ -105,7 +106,7 @@ class Gateway:
             held.append(answer)
 
     def start(
-        self, name: str, request: Request, seconds: float, came: float, pool: tuple[tuple[str, bool], ...]
+        self, name: str, request: Request, seconds: float, came: float, pool: Servers
     ) -> None:
         server = request.server
         self.outcomes[name, "served"] += 1

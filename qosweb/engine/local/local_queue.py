@@ -25,12 +25,7 @@ if TYPE_CHECKING:
     from qosweb.engine.local.outbox import BatchOutbox
     from qosweb.engine.replicated.state_machine import QosStateMachine
 
-WAITING_MAX = 20_000  # waiting requests of one node
-ALWAYS_MAX = 20_000  # more of always-available classes; the limit only protects memory
-RETRY_MAX_S = 60
-DEADLINES_OLD_MAX = 1_000  # stale deadlines, of requests that no longer wait
 MUCH_MORE = 2  # times the charged cost: from there on the state machine is told at once
-SLACK_MS = 50  # half of the time in which an empty token bucket fills
 READY_FEW = 4  # fewer ready requests may all start at the same moment
 
 
