@@ -88,7 +88,6 @@ CALLED_FROM_OUTSIDE = {
     "connection_lost": "asyncio protocols",
     "connection_made": "asyncio protocols",
     "data_received": "asyncio protocols",
-    "datagram_received": "asyncio protocols",
     "eof_received": "asyncio protocols",
     "get_buffer": "asyncio protocols",
     "pause_writing": "asyncio protocols",

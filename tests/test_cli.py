@@ -254,12 +254,6 @@ def test_logs_that_cannot_be_opened(refused_serve: Refusal, tmp_path: Path) -> N
     assert refused_serve("--access-log", tmp_path) == f"--access-log {tmp_path}: Is a directory"
 
 
-def test_the_slow_parser_is_refused(site: Path) -> None:
-    done = run_process(*COMMAND, "serve", "--root", str(site), env={"AIOHTTP_NO_EXTENSIONS": "1"})
-    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
-    assert done.stderr.startswith("qosweb: error: aiohttp runs without its C parser")
-
-
 def test_one_line_also_where_few_files_may_be_open(site: Path) -> None:
     """The warning about the limit belongs to a server that runs."""
     with taken_port() as port:

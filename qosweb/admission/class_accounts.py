@@ -107,6 +107,11 @@ class ClassAccounts:
         """All accounts, also those of classes of earlier policies."""
         return list(self._by_name.values())
 
+    def of_page(self, host: str, path: str) -> ClassAccount | None:
+        """See `Classifier.class_of_page`."""
+        number = self.classifier.class_of_page(host, path)
+        return None if number is None else self.accounts[number]
+
     def of_head(self, facts: HeadFacts) -> ClassAccount | None:
         """See `Classifier.class_of_head`."""
         number = self.classifier.class_of_head(facts)

@@ -138,14 +138,10 @@ class Classifier:
         """The class of every request with this head; None if the head does not decide or requests are recorded."""
         if self._matcher is None:
             return 0
-        if self._records_paths:
-            return None
-        host, path = facts.host, facts.path
+        path = facts.path
         if path is None:
             return None
-        if self._matcher.watched_sets(host, path) or (self.shadow_counts and self._matcher.shadows(host, path)):
-            return None
-        decision = self._matcher.decide(host, path)
+        decision = self._decide(facts.host, path)
         if not isinstance(decision, Branch):
             return decision
         of_head = _ConditionFacts(facts, path)
@@ -154,6 +150,22 @@ class Classifier:
                 return None
             decision = decision.yes if decision.test(of_head) else decision.no
         return decision
+
+    def class_of_page(self, host: str, path: str) -> int | None:
+        """The class of every request for this page; None if the page alone does not decide or requests are recorded."""
+        decision = self._decide(host, path)
+        return None if isinstance(decision, Branch) else decision
+
+    def _decide(self, host: str, path: str) -> int | Branch | None:
+        """The decision about a page; None if requests for it are recorded."""
+        matcher = self._matcher
+        if matcher is None:
+            return 0
+        if self._records_paths or matcher.watched_sets(host, path):
+            return None
+        if self.shadow_counts and matcher.shadows(host, path):
+            return None
+        return matcher.decide(host, path)
 
     def class_of(self, facts: RequestFacts, now: float) -> int:
         """The class of a request; `default` for one without an acceptable target."""

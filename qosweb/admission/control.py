@@ -9,7 +9,9 @@ A server describes a request by `RequestFacts` and asks three things, in this or
 `enter` returns a `Permit`, a `Denial`, a `Redirect` or `Forward` to another node, or a `Wait`. After a `Wait`,
 `on_decided` follows with one of the others, unless the wait is cancelled. A server with a fast path calls `start`
 instead: if it returns True, the request counts as served, and the server adds it to the account of its class
-(`plain_served`, `bytes_sent`).
+(`plain_served`, `bytes_sent`). For a request of the fast path that an upstream server answers it calls `hold`, with the
+servers of its route and the one of them to use; `release` ends it, with the bytes that were sent. If such a request
+turns out to need more, `permit_for` makes a permit of it.
 
 Without a policy every request may start. A process on its own is a cluster of one; a member of a cluster joins the
 driver to its group (`driver.join_group`) and opens redirects (`open_redirects`).
@@ -39,7 +41,7 @@ if TYPE_CHECKING:
     from qosweb.admission.engine_driver import EngineDriver
     from qosweb.admission.facts import HeadFacts, RequestFacts
     from qosweb.admission.gate import Servers
-    from qosweb.admission.outcomes import Decided, OnDecided, Wait
+    from qosweb.admission.outcomes import Decided, Hold, OnDecided, Permit, Wait
     from qosweb.engine.engine import EngineListener
     from qosweb.engine.local.request_ids import RequestId
     from qosweb.engine.replicated.compiled_policy import CompiledPolicy
@@ -91,11 +93,17 @@ class AdmissionControl:
             self._reporter = CapacityReporter(gate.driver, self.meter, clock)
         # The fast path: whether a request of this class may start now; see above. (An attribute saves a call.)
         self.start: Callable[[ClassAccount], bool] = self._gate.start
+        self.hold: Callable[[ClassAccount, Servers, str], Hold | None] = self._gate.hold
+        self.release: Callable[[Hold, int], None] = self._gate.release
 
     # ---- requests
 
     def classify(self, facts: RequestFacts, now: float) -> ClassAccount:
         return self.accounts.of(facts, now)
+
+    def classify_page(self, host: str, path: str) -> ClassAccount | None:
+        """The account of the class of every request for this page; None if the page alone does not decide."""
+        return self.accounts.of_page(host, path)
 
     def classify_head(self, facts: HeadFacts) -> ClassAccount | None:
         """The account of the class of every request with this head, for the fast path; None: classify each request."""
@@ -125,6 +133,10 @@ class AdmissionControl:
         Its permit names the server. `on_decided` is called later, only if this returns a `Wait`.
         """
         return self._gate.enter(facts, account, size, on_decided, servers)
+
+    def permit_for(self, hold: Hold) -> Permit:
+        """Turn ``hold`` into a permit, which ends it instead of `release`."""
+        return self._gate.permit_for(hold)
 
     def lifetime_s(self, account: ClassAccount) -> float | None:
         """How long a request of this class may wait; None: without limit."""

@@ -1,8 +1,9 @@
 """Admission gates: ask the engine about a request and turn its decision into a permit, denial or redirect.
 
 `OpenGate` admits every request; `EngineGate` asks the QoS engine. `start` is the fast path: one list lookup. A request
-that it admits needs no permit; the engine learns of it later, from the accounts. Every other request goes through
-`enter`: it starts at once if it may, or waits here, without a task, until the engine calls back.
+that it admits needs no permit; the engine learns of it later, from the accounts. `hold` is the same for requests that
+an upstream server answers: they hold a slot of it meanwhile. Every other request goes through `enter`: it starts at
+once if it may, or waits here, without a task, until the engine calls back.
 
 A request whose size is unknown at entry is charged with the mean size of such requests in its class. Every request is
 charged with the bytes really sent when its permit closes.
@@ -14,7 +15,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from qosweb.admission.engine_driver import EngineDriver
-from qosweb.admission.outcomes import Denial, Permit, Wait
+from qosweb.admission.outcomes import Denial, Hold, Permit, Wait
 from qosweb.engine.local.requests import Deny, GoTo, Phase, Request, Start
 from qosweb.engine.replicated.servers import SLOT
 from qosweb.webqos.policy.environment import REQUEST_BYTES
@@ -49,6 +50,18 @@ class OpenGate:
 
     def start(self, account: ClassAccount) -> bool:  # noqa: ARG002
         return True
+
+    def hold(self, account: ClassAccount, servers: Servers, name: str) -> Hold | None:  # noqa: ARG002
+        """Start a request at the server `name` if it may start at once."""
+        self._count_in(account)
+        return Hold(account, None)
+
+    def release(self, hold: Hold, bytes_sent: int) -> None:  # noqa: ARG002
+        self.in_service -= 1
+        hold.account.in_service -= 1
+
+    def permit_for(self, hold: Hold) -> Permit:
+        return Permit(self, hold.account, None, None, self._meter.enter(self._clock.read()))
 
     def enter(
         self,
@@ -109,6 +122,34 @@ class EngineGate(OpenGate):
 
     def start(self, account: ClassAccount) -> bool:
         return self._opens[account.number]
+
+    def hold(self, account: ClassAccount, servers: Servers, name: str) -> Hold | None:
+        if self._paces:
+            return None
+        queue = self._engine.slot_queue(servers)
+        request = queue.start_at(account.number, name)
+        if request is None:
+            return None
+        self._count_in(account)
+        return Hold(account, request, queue, self._clock.read())
+
+    def release(self, hold: Hold, bytes_sent: int) -> None:
+        queue, request = hold.queue, hold.request
+        assert queue is not None
+        assert request is not None
+        queue.finish(request, max(1, int((self._clock.read() - hold.since) * SLOT)))
+        self._engine.local_queue.served(hold.account.number, 0, self.fixed_bytes + bytes_sent)
+        if queue.pool.scheduler.queued:
+            self.driver.poke()
+        super().release(hold, bytes_sent)
+
+    def permit_for(self, hold: Hold) -> Permit:
+        self.driver.poke()
+        mark = self._meter.enter(self._clock.read())
+        return Permit(
+            self, hold.account, None, hold.request, mark, fixed_bytes=self.fixed_bytes, queue=hold.queue,
+            slot_since=hold.since,
+        )  # fmt: skip
 
     def _refresh(self) -> None:
         """Recompute which classes may start at once."""

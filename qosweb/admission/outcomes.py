@@ -139,6 +139,20 @@ class Permit:
             issuer.settle(self, bytes_sent, channel_until, is_sample=is_sample)
 
 
+class Hold:
+    """A slot that a request of the fast path holds while an upstream server answers it."""
+
+    __slots__ = ("account", "queue", "request", "since")
+
+    def __init__(
+        self, account: ClassAccount, request: Request | None, queue: SlotQueue | None = None, since: float = 0.0
+    ) -> None:
+        self.account = account
+        self.queue = queue  # of the upstream servers, if there is an engine
+        self.since = since
+        self.request = request  # as the engine knows it, if there is an engine
+
+
 class Wait(ABC):
     """A queued request."""
 

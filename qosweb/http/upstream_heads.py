@@ -14,18 +14,13 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from qosweb.http.hops import DROPPED, NEVER_NAMED
+from qosweb.http.field_lines import FIELD_LINE, KnownLines
+from qosweb.http.hop_by_hop import DROPPED, NEVER_NAMED
 from qosweb.http.known_heads import KnownHeads
 
-LINES_MAX = 4096
-LINE_LEN_MAX = 256
 FIELDS_MAX = 256
 
-_TOKEN = rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+"
 _STATUS_LINE = re.compile(rb"HTTP/1\.([01]) ([1-9][0-9][0-9])( [\t\x20-\x7e\x80-\xff]*)?")
-_FIELD = re.compile(
-    rb"(" + _TOKEN + rb"):[ \t]*((?:[\x21-\x7e\x80-\xff](?:[\t\x20-\x7e\x80-\xff]*[\x21-\x7e\x80-\xff])?)?)[ \t]*"
-)
 _LENGTH = re.compile(rb"[0-9]{1,18}")
 _NEVER_PASSED = DROPPED | {b"x-request-id"}  # the node adds its own
 _QOS = frozenset({b"qos-class", b"qos-decision", b"qos-scope"})
@@ -55,6 +50,7 @@ class UpstreamHead(NamedTuple):
     is_event_stream: bool
     wire: bytes
     wire_without_qos: bytes  # without the fields of another QoS server
+    plain_len: int = -1  # of the body of a response that just passes, unless to HEAD; -1: it needs more than that
 
 
 class _Line(NamedTuple):
@@ -69,14 +65,27 @@ _PASSING = _Line(b"", b"", passes=True)
 _DROPPED = _Line(b"", b"", passes=False)
 
 
+class _ResponseLines(KnownLines[_Line]):
+    __slots__ = ()
+
+    def learn(self, line: bytes) -> _Line:
+        found = FIELD_LINE.fullmatch(line)
+        if found is None:
+            raise BadUpstreamHead("its head has a line that is not a field")
+        name, value = found[1].lower(), found[2]
+        if name in _READ:
+            return _Line(name, value, passes=name in _QOS or name in _READ_AND_PASSED)
+        return _DROPPED if name.replace(b"_", b"-") in _NEVER_PASSED else _PASSING
+
+
 class UpstreamHeads:
     """Parses response heads. ``me`` is the name of this node in Via."""
 
-    __slots__ = ("_lines", "_me", "known")
+    __slots__ = ("_me", "known", "lines")
 
     def __init__(self, me: bytes) -> None:
         self._me = me
-        self._lines: dict[bytes, _Line] = {}
+        self.lines = _ResponseLines()
         self.known: KnownHeads[UpstreamHead] = KnownHeads()
 
     def read(self, head: bytes) -> UpstreamHead:
@@ -98,9 +107,8 @@ class UpstreamHeads:
         del lines[0]
         kept: list[bytes] = []
         special: list[_Line] = []
-        cache = self._lines
         for line in lines:
-            known = cache.get(line) or self._learn(line)
+            known = self.lines[line]
             if known is _PASSING:
                 kept.append(line)
             elif known is not _DROPPED:
@@ -108,21 +116,6 @@ class UpstreamHeads:
                 if known.passes:
                     kept.append(line)
         return self._assemble(int(code), minor, reason or b" ", kept, special)
-
-    def _learn(self, line: bytes) -> _Line:
-        found = _FIELD.fullmatch(line)
-        if found is None:
-            raise BadUpstreamHead("its head has a line that is not a field")
-        name, value = found[1].lower(), found[2]
-        if name in _READ:
-            known = _Line(name, value, passes=name in _QOS or name in _READ_AND_PASSED)
-        else:
-            known = _DROPPED if name.replace(b"_", b"-") in _NEVER_PASSED else _PASSING
-        if len(line) <= LINE_LEN_MAX:
-            if len(self._lines) >= LINES_MAX:
-                self._lines.clear()
-            self._lines[line] = known
-        return known
 
     def _assemble(
         self, status: int, minor: bytes, reason: bytes, kept: list[bytes], special: list[_Line]
@@ -169,6 +162,7 @@ class UpstreamHeads:
         without_qos = wire
         if any(line.name in _QOS for line in special):
             without_qos = b"\r\n".join([*(one for one in kept if one.partition(b":")[0].lower() not in _QOS), b""])
+        is_plain = 200 <= status < 500 and not (closes or is_chunked or links or is_websocket or is_event_stream)
         return UpstreamHead(
             status,
             length,
@@ -180,4 +174,5 @@ class UpstreamHeads:
             is_event_stream,
             wire,
             without_qos,
+            -1 if not is_plain else 0 if status in (204, 304) else -1 if length is None else length,
         )

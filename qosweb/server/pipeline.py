@@ -26,7 +26,7 @@ from qosweb.server.request.stages import (
 )
 
 STAGES = (
-    check_message,  # version, host, expectations          400 417 505
+    check_message,  # host, expectations, ticket            400 417
     check_method,  # GET, HEAD, OPTIONS; no large bodies   204 405 413 (with a body: 400; OPTIONS: 400 404 421)
     resolve_target,  # target -> canonical path            400 404 421
     refuse_blocked,  # clients and networks on the block list   403
@@ -50,10 +50,6 @@ def proceed(exchange: Exchange, site: Site) -> Answer | ForwardTarget | Waiting:
         if step is not None:
             return step
         exchange.stage += 1
-
-
-# Where a request continues whose head is known: with and without a block list.
-BLOCK_CHECK, ADMISSION = STAGES.index(refuse_blocked), STAGES.index(admit)
 
 
 def restart_at_find_page(exchange: Exchange) -> None:

@@ -6,8 +6,9 @@ import asyncio
 
 from qosweb.admission import Denial, Permit, Wait
 from qosweb.admission.gate import HEAD_BYTES, MEAN_OF
+from qosweb.engine.replicated.upstreams import UpstreamReport
 from qosweb.webqos.policy.environment import REQUEST_BYTES
-from tests.admission.requests import Door
+from tests.admission.requests import Door, Facts
 from tests.cluster.runtime.loops import eventually, run
 
 ONE_CHANNEL = "set channel = 64KB in 1s\n</a>.server_resource > 10%\n"
@@ -104,6 +105,46 @@ def test_a_request_that_waits_starts_when_another_ends() -> None:
         assert isinstance(started, Permit)
         assert started.account is wait.account
         assert door.control.in_service == 1
+
+    run(story)
+
+
+def test_a_hold_is_a_slot_until_it_is_released_or_becomes_a_permit() -> None:
+    servers = (("app", True),)
+
+    async def story() -> None:
+        door = Door(ONE_CHANNEL, BPS)
+        control = door.control
+        assert control.engine is not None
+        assert control.driver is not None
+        control.engine.report_upstreams([UpstreamReport("app", "http://app", True, 1, 1, (), ())])
+        control.driver.turn()
+        account = control.classify(Facts(), door.clock.read())
+        assert control.hold(account, servers, "other") is None
+        hold = control.hold(account, servers, "app")
+        assert hold is not None
+        assert (control.in_service, account.in_service) == (1, 1)
+        assert control.hold(account, servers, "app") is None  # there is one slot
+        decided: list[object] = []
+        wait = control.enter(Facts(), account, lambda one, _at: decided.append(one), servers=servers)
+        assert isinstance(wait, Wait)
+        control.release(hold, 10)
+        await eventually(lambda: bool(decided))
+        started = decided[0]
+        assert isinstance(started, Permit)
+        assert started.server == "app"
+        assert control.hold(account, servers, "app") is None  # no request overtakes
+        started.leave_server()  # the client may read on
+        control.driver.turn()
+        again = control.hold(account, servers, "app")
+        assert again is not None
+        started.close(10)
+        permit = control.permit_for(again)
+        assert control.hold(account, servers, "app") is None
+        permit.close(10)
+        assert (control.in_service, account.in_service) == (0, 0)
+        server = control.engine.machine.servers.servers["app"]
+        await eventually(lambda: not server.uses)
 
     run(story)
 

@@ -2,7 +2,8 @@
 
 All proxies run at the same time on one core, in front of the same nginx, which shares the other core with the load
 (wrk, 64 connections). wrk targets one proxy after the other, round after round. All keep connections alive on both
-sides and write access logs; qosweb has a specification in force. The load's core is the limit for rates, so proxies
+sides and write access logs; qosweb has a specification in force, and no limit for one client, as all load comes from
+one address. The load's core is the limit for rates, so proxies
 are judged by their processor time per request: the figure of a proxy is the median over the rounds, the result is the
 better peer's figure divided by qosweb's. Heads repeat, or all differ.
 """
@@ -180,7 +181,7 @@ def _qosweb(scratch: Path, origin: int) -> Iterator[Proxy]:
     spec.write_text(SPEC)
     command = [sys.executable, "-m", "qosweb", "serve", "--listen", f"127.0.0.1:{port}", "--admin", "127.0.0.1:0"]
     command += ["--upstream", f"http://127.0.0.1:{origin}", "--spec", str(spec)]
-    command += ["--access-log", str(scratch / "qosweb.log")]
+    command += ["--access-log", str(scratch / "qosweb.log"), "--client-share", "100%"]
     with _running("qosweb", command, port, SERVER_CORE) as proxy:
         yield proxy
 

@@ -105,9 +105,7 @@ class Gateway:
         else:
             held.append(answer)
 
-    def start(
-        self, name: str, request: Request, seconds: float, came: float, pool: Servers
-    ) -> None:
+    def start(self, name: str, request: Request, seconds: float, came: float, pool: Servers) -> None:
         server = request.server
         self.outcomes[name, "served"] += 1
         self.waits.setdefault(name, []).append(self.now - came)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from qosweb.http.upstream_heads import LINES_MAX, BadUpstreamHead, UpstreamHead, UpstreamHeads
+from qosweb.http.field_lines import LINES_MAX
+from qosweb.http.upstream_heads import BadUpstreamHead, UpstreamHead, UpstreamHeads
 
 
 def read(*lines: bytes, status: bytes = b"HTTP/1.1 200 OK") -> UpstreamHead:
@@ -105,4 +106,4 @@ def test_the_cache_of_lines_is_bounded() -> None:
     for number in range(3 * LINES_MAX):
         heads.read(b"HTTP/1.1 200 OK\r\nX: %d\r\n\r\n" % number)
     heads.read(b"HTTP/1.1 200 OK\r\nX: %b\r\n\r\n" % (b"x" * 5000))
-    assert len(heads._lines) <= LINES_MAX
+    assert len(heads.lines) <= LINES_MAX

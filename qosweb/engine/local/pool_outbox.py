@@ -23,11 +23,12 @@ Running = tuple[int, int, int, str]  # number, class, cost, server
 class PoolOutbox:
     """Contents of the next batch for one pool."""
 
-    __slots__ = ("_cancelled", "_denied", "_finished", "_node", "_started", "_submitted")
+    __slots__ = ("_cancelled", "_denied", "_finished", "_node", "_served", "_started", "_submitted")
 
     def __init__(self, node: BatchOutbox) -> None:
         self._node = node
         self._started: dict[int, Running] = {}
+        self._served: dict[int, list[int]] = {}  # class: requests, cost
         self._submitted: dict[int, tuple[int, int, int]] = {}
         self._denied: list[tuple[int, int]] = []
         self._cancelled: list[int] = []
@@ -60,8 +61,16 @@ class PoolOutbox:
         self._cancelled.append(number)
         return True
 
-    def finished(self, number: int, cost: int) -> None:
-        self._finished.append((number, cost))
+    def finished(self, number: int, cost: int) -> bool:
+        """Returns whether the other nodes have heard of the request. If not, its slot time is only added to a sum."""
+        started = self._started.pop(number, None)
+        if started is None:
+            self._finished.append((number, cost))
+            return True
+        sums = self._served.setdefault(started[1], [0, 0])
+        sums[0] += 1
+        sums[1] += cost
+        return False
 
     # ---- batches
 
@@ -77,16 +86,20 @@ class PoolOutbox:
 
     @property
     def is_empty(self) -> bool:
-        return not (self._submitted or self._cancelled or self._finished or self._started or self._denied)
+        return not (
+            self._submitted or self._cancelled or self._finished or self._started or self._served or self._denied
+        )
 
     def take(self, servers: PoolKey) -> PoolBatch:
         """Take a batch; what exceeds its limits stays."""
         started = list(self._started.values())[:LIST_MAX]
         submitted = list(self._submitted.values())[:LIST_MAX]
         batch = PoolBatch(
-            servers, [], started, submitted, self._denied[:LIST_MAX], self._cancelled[:LIST_MAX],
+            servers, [], [(number, count, cost) for number, (count, cost) in self._served.items()], started, submitted,
+            self._denied[:LIST_MAX], self._cancelled[:LIST_MAX],
             self._finished[:LIST_MAX],
         )  # fmt: skip
+        self._served = {}
         for number, *_ in started:
             del self._started[number]
         for number, *_ in submitted:
@@ -96,6 +109,10 @@ class PoolOutbox:
 
     def put_back(self, batch: PoolBatch, number_of: ClassNumbers) -> None:
         """Take back the counts of a batch that was never delivered. A restatement covers the rest."""
+        for number, count, cost in batch.served:
+            sums = self._served.setdefault(number_of[number], [0, 0])
+            sums[0] += count
+            sums[1] += cost
         self._denied += [(number_of[number], cost) for number, cost in batch.denied]
 
     def clear(self) -> None:
@@ -108,6 +125,11 @@ class PoolOutbox:
     def translate(self, numbers: Sequence[int]) -> None:
         """Translate class numbers after a change of policy."""
         self._denied = [(numbers[number], cost) for number, cost in self._denied]
+        served, self._served = self._served, {}
+        for number, (requests, cost) in served.items():
+            sums = self._served.setdefault(numbers[number], [0, 0])
+            sums[0] += requests
+            sums[1] += cost
         for number, (_, class_number, cost, server) in self._started.items():
             self._started[number] = (number, numbers[class_number], cost, server)
         for number, (_, class_number, cost) in self._submitted.items():

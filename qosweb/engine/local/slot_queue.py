@@ -10,6 +10,7 @@ Costs are microseconds.
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING
 
 from qosweb.engine.local.pool_outbox import PoolOutbox
@@ -37,6 +38,8 @@ class SlotQueue(RequestQueue):
         self._node = node
         self._untold: dict[int, str] = {}  # the server of each running request that the pool does not know yet
         self._gone: dict[int, str] = {}  # the same of each finished request that still runs for the pool
+        self._balance: Counter[str] = Counter()  # by server: how many are untold, less those that are gone
+        self._ids = {name.partition("@")[0]: name for name in key}
         self.attach()
 
     def attach(self) -> None:
@@ -53,35 +56,42 @@ class SlotQueue(RequestQueue):
     def is_open_to(self, class_number: int) -> bool:
         return not self.pool.scheduler.bound.slot_bounds_of[class_number] and super().is_open_to(class_number)
 
-    def start_at_once(self, class_number: int, cost: int = 0) -> Request | None:
-        """Start a request without consulting the queue, if that is allowed. The cost is the mean of its class."""
+    def start_at_once(self, class_number: int) -> Request | None:
+        """Start a request without consulting the queue, if that is allowed."""
         name = self._free_server() if self.is_open_to(class_number) else None
-        if name is None:
+        return None if name is None else self._start(class_number, name)
+
+    def start_at(self, class_number: int, name: str) -> Request | None:
+        """The same at this server."""
+        found = self._ids.get(name)
+        if found is None or not self.is_open_to(class_number) or not self._may_use(found):
             return None
-        cost = cost or self.pool.mean_us(class_number)
+        return self._start(class_number, found)
+
+    def _start(self, class_number: int, name: str) -> Request:
+        """Start a request. Its cost is the mean of its class."""
+        cost = self.pool.mean_us(class_number)
         request = Request(self.numbers.next(), class_number, cost)
         self._own[request.number] = request
-        self._run_at(request, name)
+        request.phase = RUNNING
+        request.server = name
         self._untold[request.number] = name
+        self._balance[name] += 1
         self.outbox.started(request.number, class_number, cost, name)
         self._wait_estimate.count_start(class_number, cost)
         return request
 
     def _free_server(self) -> str | None:
         servers = self.pool.scheduler.places
-        roomy = [name for name, server in servers.items() if not server.is_out and self._may_use(name)]
+        roomy = [name for name in servers if self._may_use(name)]
         return most_free(servers, roomy) if roomy else None
 
     def _may_use(self, name: str) -> bool:
-        free = self.pool.scheduler.places[name].free
-        untold = sum(one == name for one in self._untold.values()) if self._untold else 0
-        gone = sum(one == name for one in self._gone.values()) if self._gone else 0
-        members = len(self.pool.pipes)
-        return free - untold + gone > 0 and (members < 2 or untold - gone < max(1, free // members))
-
-    def _run_at(self, request: Request, name: str) -> None:
-        request.phase = RUNNING
-        request.server = name
+        server = self.pool.scheduler.places.get(name)
+        if server is None or server.is_out:
+            return False
+        free, more, members = server.free, self._balance[name], len(self.pool.pipes)
+        return free > more and (members < 2 or more < max(1, free // members))
 
     def granted_slot(self, grant: SlotGranted) -> None:
         if self._node.is_void:
@@ -94,7 +104,8 @@ class SlotQueue(RequestQueue):
             return
         self._waits_no_longer(request)
         self._wait_estimate.count_start(request.class_number, request.cost)
-        self._run_at(request, grant.server)
+        request.phase = RUNNING
+        request.server = grant.server
         self.outbox.count_start(request.class_number, request.cost)
         decide(request, Start(0))
 
@@ -105,10 +116,11 @@ class SlotQueue(RequestQueue):
         request.phase = OVER
         number = request.number
         del self._own[number]
+        self._balance[request.server] -= 1
         was_untold = self._untold.pop(number, None) is not None
         is_told = self.outbox.cancelled(number) if cost <= 0 else True
         if cost > 0:
-            self.outbox.finished(number, cost)
+            is_told = self.outbox.finished(number, cost)
         if is_told and not was_untold:
             self._gone[number] = request.server
 
@@ -121,6 +133,7 @@ class SlotQueue(RequestQueue):
         batch.running = [(one.number, one.class_number, one.cost, one.server) for one in own if one.phase is RUNNING]
         batch.submitted = [(one.number, one.class_number, one.cost) for one in own if one.phase is WAITING]
         self._untold = {one.number: one.server for one in own if one.phase is RUNNING}
+        self._balance = Counter(self._untold.values())
         self._wait_estimate.forget_all_untold()
         return batch
 
@@ -131,7 +144,8 @@ class SlotQueue(RequestQueue):
         for number, _, _, name in (*batch.running, *batch.started):
             if self._untold.pop(number, None) is None:  # finished since
                 self._gone[number] = name
-        for number, _ in batch.finished:
-            self._gone.pop(number, None)
-        for number in batch.cancelled:
-            self._gone.pop(number, None)
+            self._balance[name] -= 1
+        for number in (*(number for number, _ in batch.finished), *batch.cancelled):
+            gone = self._gone.pop(number, None)
+            if gone is not None:
+                self._balance[gone] += 1

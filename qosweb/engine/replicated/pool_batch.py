@@ -10,7 +10,8 @@ class PoolBatch(msgspec.Struct, array_like=True):
 
     servers: tuple[str, ...]  # of the pool
     running: list[tuple[int, int, int, str]] = []  # restated: number, class, cost, server
-    started: list[tuple[int, int, int, str]] = []  # the same, started at once
+    served: list[tuple[int, int, int]] = []  # class, requests, cost: started at once, and finished
+    started: list[tuple[int, int, int, str]] = []  # the same as running: started at once
     submitted: list[tuple[int, int, int]] = []  # number, class, cost: waiting
     denied: list[tuple[int, int]] = []  # class, cost: denied on arrival
     cancelled: list[int] = []  # no longer waiting, or giving back their slots unused

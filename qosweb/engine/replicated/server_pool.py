@@ -84,6 +84,8 @@ class ServerPool:
     def apply(self, origin: ProcessId, batch: PoolBatch, number_of: ClassNumbers) -> None:
         for number, class_number, cost, name in batch.running:
             self._hold(origin, number, SlotUse(number_of[class_number], cost, 0, -1, is_always=False), name)
+        for class_number, count, cost in batch.served:
+            self._served(number_of[class_number], count, cost)
         for number, class_number, cost, name in batch.started:
             self._start_at_once(origin, number, number_of[class_number], cost, name)
         for number, class_number, cost in batch.submitted:
@@ -107,6 +109,17 @@ class ServerPool:
         weight, era = self.scheduler.charge(class_number, cost)
         is_always = self.scheduler.bound.always[class_number]
         self._hold(owner, number, SlotUse(class_number, cost, weight, era, is_always), name)
+
+    def _served(self, class_number: int, count: int, cost: int) -> None:
+        """Requests that started at once and are over."""
+        if count < 1:
+            return
+        chosen = self.classes[class_number]
+        chosen.came.now += cost
+        chosen.got.now += cost
+        chosen.mean_cost += (cost // count - chosen.mean_cost) // MEAN_OF if chosen.mean_cost else cost // count
+        self.scheduler.take_tokens(class_number, count, cost, self.time_ms)
+        self.scheduler.charge(class_number, cost)
 
     def _hold(self, owner: ProcessId, number: int, use: SlotUse, name: str) -> None:
         server = self.scheduler.places.get(name)

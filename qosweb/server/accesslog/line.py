@@ -113,6 +113,26 @@ class JsonLines:
             f'"queue_ms":0.000,"service_ms":{ms},"total_ms":{ms}}}\n'
         )
 
+    def forwarded_line(
+        self,
+        ts: str,
+        rid: str,
+        client_part: str,
+        request_part: str,
+        status: int,
+        size: int,
+        ms: str,
+        first_byte_ms: str,
+        request_id: str,
+    ) -> str:
+        """The line of a forwarded request that did not wait, joined from prepared parts."""
+        id_part = f',"request_id":{quoted(request_id)}' if request_id else ""
+        return (
+            f'{{"ts":{ts},"rid":"{rid}",{client_part},{request_part},"decision":"served","status":{status},'
+            f'"bytes":{size},"queue_ms":0.000,"service_ms":{ms},"total_ms":{ms},'
+            f'"first_byte_ms":{first_byte_ms}{id_part}}}\n'
+        )
+
     def line(self, entry: LogEntry) -> str:
         total_ms = (entry.queue_s + entry.service_s) * 1e3
         reason = f',"reason":{quoted(entry.reason)}' if entry.reason else ""

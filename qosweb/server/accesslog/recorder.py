@@ -15,17 +15,18 @@ from typing import TYPE_CHECKING
 from qosweb.admission.class_accounts import SERVICE_BUCKETS_S
 from qosweb.admission.clock import THOUSANDTHS
 from qosweb.engine.local.request_ids import LIFE_LEN, RequestId
+from qosweb.http.request_heads import HOST
 from qosweb.server.accesslog.line import Combined, JsonLines, LogEntry, RequestDetails, quoted
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from aiohttp.http import RawRequestMessage
-
     from qosweb.admission import ClassAccount, Clock
     from qosweb.admission.class_accounts import ClassAccounts
+    from qosweb.http.request_heads import RequestHead
     from qosweb.server.accesslog.file import LogFile
     from qosweb.server.files.pages import Page
+    from qosweb.server.proxy.plain_relay import PlainRelay
     from qosweb.server.request.exchange import Exchange
 
 BATCH_LINES = 512
@@ -51,7 +52,7 @@ class AccessRecorder:
         self.extra_fields = extra_fields
         self.accounts = accounts
         self.statuses: Counter[int] = Counter()
-        self.hosts: dict[str, str] = {}  # valid Host fields seen so far -> their text in a JSON line
+        self.hosts: dict[bytes, str] = {}  # valid Host fields seen so far -> their text in a JSON line
         self._log = log
         self._node = node
         self._view = ""
@@ -140,6 +141,60 @@ class AccessRecorder:
             if len(lines) >= BATCH_LINES:
                 self.flush()
 
+    # ---- the fast path of forwarded requests
+
+    @property
+    def has_fast_path(self) -> bool:
+        """Whether a line of a forwarded request needs nothing but its head, times, status and size."""
+        return self._form is self._json and "upstream_ms" not in self.extra_fields
+
+    def page_parts(self, host: str, path: str) -> tuple[str, str]:
+        """The parts of a line with host and path."""
+        return f'"host":{quoted(host)}', self._json.page_part(path)
+
+    def next_number(self) -> int:
+        """The number of another request id."""
+        self._requests += 1
+        return self._requests
+
+    def rid_of(self, number: int) -> RequestId:
+        return RequestId(self._life, number)
+
+    def wire_id(self, number: int) -> bytes:
+        """A request id as in a header field."""
+        return f"{self._rid_prefix}{number}".encode()
+
+    def forwarded(self, client_part: str, relay: PlainRelay) -> None:
+        """Record a request that an upstream server has answered, and that waited for nothing else."""
+        started, size, status, account = relay.started, relay.sent, relay.status, relay.known.account
+        service_s = time.perf_counter() - started
+        account.decisions["served"] += 1
+        account.bytes_sent += size
+        account.other_bytes += size
+        account.service_counts[bisect_left(SERVICE_BUCKETS_S, service_s)] += 1
+        account.service_sum_s += service_s
+        account.wait_counts[0] += 1
+        self._noted_bytes += size
+        self._noted_s += service_s
+        self.statuses[status] += 1
+        if self._log is not None:
+            lines = self._lines
+            lines.append(
+                self._json.forwarded_line(
+                    self._clock.wall_text(started),
+                    f"{self._rid_prefix}{relay.number}",
+                    client_part,
+                    relay.known.log_part,
+                    status,
+                    size,
+                    f"{service_s * 1e3:.3f}",
+                    f"{(relay.first_byte_at - started) * 1e3:.3f}",
+                    relay.request_id,
+                )
+            )
+            if len(lines) >= BATCH_LINES:
+                self.flush()
+
     def prepare_plain(self, exchange: Exchange, page: Page) -> None:
         """Prepare the log line of further plain GETs of this page, which ``served_plain`` then records."""
         if page.body is None or self._form is not self._json:
@@ -147,24 +202,25 @@ class AccessRecorder:
         if not page.log_part:
             page.log_part = self._json.page_part(exchange.logged_path)
             page.log_tail = self._json.page_tail(200, page.size)
-        if "Host" not in exchange.message.headers or (exchange.target and exchange.target.authority is not None):
+        host = next(exchange.head.raw(HOST), None)
+        if host is None or (exchange.target and exchange.target.authority is not None):
             return  # the host that is logged is not that of the Host field
         if len(self.hosts) >= HOSTS_MAX:
             self.hosts.clear()
-        self.hosts[exchange.message.headers["Host"]] = quoted(exchange.host)
+        self.hosts[host] = quoted(exchange.host)
 
-    def extra_part(self, message: RawRequestMessage) -> str:
+    def extra_part(self, head: RequestHead) -> str:
         """The extra fields of every plain GET with this head."""
-        return self._json.extra_part(_details(message))
+        return self._json.extra_part(_details(head))
 
     def record(self, exchange: Exchange, account: ClassAccount, decision: str, status: int, size: int) -> None:
         """Record the end of a request outside the fast path."""
-        message = exchange.message
+        head = exchange.head
         entry = LogEntry(
             at_s=self._clock.wall(exchange.arrived),
             rid=self._new_rid() if exchange.rid is None else str(exchange.rid),
             client=exchange.client,
-            method=message.method,
+            method=head.method,
             host=exchange.host,
             path=exchange.logged_path,
             decision=decision,
@@ -173,9 +229,9 @@ class AccessRecorder:
             queue_s=exchange.started - exchange.arrived,
             service_s=self._clock.read() - exchange.started,
             class_name=account.name,
-            version=f"{message.version.major}.{message.version.minor}",
+            version="1.1" if head.is_http_1_1 else "1.0",
             reason=exchange.reason if decision in ("denied", "expired") else "",
-            details=_details(message, exchange.upstream_s),
+            details=_details(head, exchange.upstream_s),
             first_byte_s=None if exchange.first_byte_at is None else exchange.first_byte_at - exchange.started,
             request_id=exchange.request_id,
         )
@@ -257,6 +313,5 @@ class AccessRecorder:
         return f"{self._rid_prefix}{self._requests}"
 
 
-def _details(message: RawRequestMessage, upstream_s: float | None = None) -> RequestDetails:
-    headers = message.headers
-    return RequestDetails(message.path, headers.get("Referer"), headers.get("User-Agent"), upstream_s)
+def _details(head: RequestHead, upstream_s: float | None = None) -> RequestDetails:
+    return RequestDetails(head.target, head.value("referer"), head.value("user-agent"), upstream_s)

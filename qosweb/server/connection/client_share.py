@@ -33,11 +33,23 @@ class SharedPlaces:
         self.now += 1
         self._by_client[client_key(client)] += 1
 
+    def try_take(self, client: str) -> bool:
+        """Take a place if there is room."""
+        key = client_key(client)
+        held = self._by_client.get(key, 0)
+        if held >= self.per_client_max or self.now >= self.total_max:
+            return False
+        self.now += 1
+        self._by_client[key] = held + 1
+        return True
+
     def give_back(self, client: str) -> None:
         self.now -= 1
         key = client_key(client)
-        self._by_client[key] -= 1
-        if not self._by_client[key]:
+        left = self._by_client[key] - 1
+        if left:
+            self._by_client[key] = left
+        else:
             del self._by_client[key]
 
 

@@ -32,9 +32,8 @@ from qosweb.server.connection.fast_path import PlainHead, read_plain
 from qosweb.server.connection.head_parser import HeadParser, RejectedHead
 from qosweb.server.connection.sending import RETRY, WRITE_BUFFER_HIGH, WRITE_BUFFER_LOW
 from qosweb.server.connection.timeouts import Timeouts
-from qosweb.server.pipeline import ADMISSION, BLOCK_CHECK, proceed
+from qosweb.server.pipeline import proceed
 from qosweb.server.proxy.forward import ForwardTarget
-from qosweb.server.proxy.forward_head import exchange_of
 from qosweb.server.proxy.request_body import CONTINUE
 from qosweb.server.request.answers import explain
 from qosweb.server.request.exchange import Exchange, Waiting
@@ -42,14 +41,15 @@ from qosweb.server.request.exchange import Exchange, Waiting
 if TYPE_CHECKING:
     import asyncio
 
-    from aiohttp.http import RawRequestMessage
-
+    from qosweb.http.request_heads import RequestHead
     from qosweb.server.connection.context import ConnectionContext
     from qosweb.server.connection.listener import Opening
+    from qosweb.server.proxy.forward_head import ForwardHead
 
 UNREAD_MAX = 64 << 10  # bytes held back while blocked; above it reading is paused
 
 _NO_HEADS: dict[bytes, PlainHead] = {}  # of clients that are perhaps blocked: the pipeline decides
+_NO_FORWARD_HEADS: dict[bytes, ForwardHead] = {}
 _REFUSALS = {
     ConnectionDecision.TOO_MANY_FROM_CLIENT: explain(429, "Too many connections from your address.", RETRY),
     ConnectionDecision.FULL: explain(503, "The server has too many connections.", RETRY),
@@ -111,9 +111,7 @@ class HttpConnection(Timeouts):
                 exchange.started = self._clock.read()  # it waited until now
                 exchange.forget()
             self._record(exchange, "failed", 499, 0)
-        if self._relay is not None:
-            self._relay.cancel()
-            self.on_relay_end(None)
+        self._cancel_relay()
         if self._sender is not None:
             self._sender.close()
             self._on_sent(complete=False)
@@ -123,7 +121,7 @@ class HttpConnection(Timeouts):
         exchange = self._exchange
         if exchange is not None and exchange.waits_for_body and exchange.request_body is not None:
             exchange.request_body.refuse(400, "The body is malformed: it ended too early.")
-            self._context.loop.call_soon(self._resume, exchange)
+            self._context.loop.call_soon(self.resume_exchange, exchange)
         elif exchange is not None and (exchange.wait is not None or exchange.waits_for_body):
             # a client that closes its side while its request is queued leaves the queue; a body cut short never ends
             return None
@@ -161,9 +159,15 @@ class HttpConnection(Timeouts):
         now = perf_counter()
         if now >= self._clock.next_second_at:
             self._clock.turn(now)
-        plain = self._known_heads.get(data)
-        if plain is None or self._in_head or not self._log_part or not self._answer_plain(plain, now):
-            self._consume(data, now)
+        if self._log_part and not self._in_head:
+            if (plain := self._known_heads.get(data)) is not None:
+                if self._answer_plain(plain, now):
+                    return
+            elif (known := self._forward_heads.get(data)) is not None and self._forward_plain(
+                known, data, len(data), now
+            ):
+                return
+        self._consume(data, now)
 
     # ---- requests
 
@@ -171,15 +175,14 @@ class HttpConnection(Timeouts):
         """Handle the requests in ``data`` one by one, until the data ends or a request has to wait."""
         if (reader := self._reader) is None:
             context = self._context
-            self._reader = reader = HeadParser(context.limits.head, context.loop, context.body_flow)
+            self._reader = reader = HeadParser(context.limits.head, context.request_heads)
         self.active_at = now
         self._consuming = True
         start, size = 0, len(data)
         try:
             while start < size:
                 end = reader.end_of_head(data, start)
-                self._consume_head(reader, data[start:end], now)
-                start = end
+                start = self._consume_head(reader, data, start, end, now)
                 if self._blocked:
                     if start < size:
                         self._hold(data[start:])
@@ -193,36 +196,38 @@ class HttpConnection(Timeouts):
         finally:
             self._consuming = False
 
-    def _consume_head(self, reader: HeadParser, piece: bytes, now: float) -> None:
-        """Handle a request head or a part of one. ``piece`` has no bytes after the end of the head."""
+    def _consume_head(self, reader: HeadParser, data: bytes, start: int, end: int, now: float) -> int:
+        """Handle a request head, or a part of one. Returns where the next one begins, or the body of this one."""
+        piece = data[start:end]
+        context = self._context
         if self._log_part and not self._in_head:
             known = self._known_heads.get(piece)  # for pipelined heads; data_received has looked up single ones
             if known is not None and self._answer_plain(known, now):
-                return
+                return end
             forward = self._forward_heads.get(piece)
-            if forward is not None:
-                stage = BLOCK_CHECK if self._context.site.blocks else ADMISSION
-                self._run(exchange_of(forward, self.client, self.proxy, now, stage, self._resume))
-                return
+            if forward is not None and (after := self._forward_plain(forward, data, end, now)):
+                return after
+        is_single_piece = not self._in_head
         head = reader.read(piece, now)
         self._in_head = head is None
         if head is None:
-            return
+            return end
         if not self._log_part:
-            self._on_new_client(head.message, piece if head.is_single_piece else b"")
-        if (
-            not head.has_body
-            and self._known_heads is not _NO_HEADS
-            and (plain := read_plain(head.message, self._context.recorder, self._context.site.admission)) is not None
-        ):
-            if head.is_single_piece:
-                self._context.plain_heads.remember(piece, plain)
-            if self._answer_plain(plain, now):
-                return
-        exchange = Exchange(head.message, head.has_body, self.client, now, now, self._resume, self.proxy)
-        if head.is_single_piece and not head.has_body:
-            exchange.head_bytes = piece
-        self._run(exchange)
+            self._on_new_client(head, piece if is_single_piece else b"")
+        if self._known_heads is not _NO_HEADS:
+            has_files = context.site.store.root is not None
+            if has_files and (plain := read_plain(head, context.recorder, context.site.admission)) is not None:
+                if is_single_piece:
+                    context.plain_heads.remember(piece, plain)
+                if self._answer_plain(plain, now):
+                    return end
+            if context.site.routes is not None and (forward := context.forward_heads.read(head)) is not None:
+                if is_single_piece:
+                    context.forward_heads.remember(piece, forward)
+                if after := self._forward_plain(forward, data, end, now):
+                    return after
+        self._run(Exchange(head, head.has_body, self.client, now, now, self.resume_exchange, self.proxy))
+        return end
 
     def _answer_plain(self, plain: PlainHead, now: float) -> bool:
         """The fast path. False, without effect, if the page is not in memory, not fresh, or may not start now."""
@@ -262,7 +267,7 @@ class HttpConnection(Timeouts):
         else:
             self._send(exchange, step)
 
-    def _resume(self, exchange: Exchange) -> None:
+    def resume_exchange(self, exchange: Exchange) -> None:
         """Continue ``exchange``: its wait is over."""
         if self._exchange is not exchange:
             return
@@ -297,8 +302,7 @@ class HttpConnection(Timeouts):
             assert exchange.ignored_body is not None
             rest = exchange.ignored_body.feed(data)
         if not exchange.waits_for_body:
-            self._reader = None  # its parser expects a body
-            self._context.loop.call_soon(self._resume, exchange)  # not now: _consume may be running
+            self._context.loop.call_soon(self.resume_exchange, exchange)  # not now: _consume may be running
         return rest
 
     def _unblock(self) -> None:
@@ -342,8 +346,9 @@ class HttpConnection(Timeouts):
         context = self._context
         is_affected = bool(context.site.blocks) and context.site.blocks.affects(self.client)
         self._known_heads = _NO_HEADS if is_affected else context.plain_heads.known
+        self._forward_heads = _NO_FORWARD_HEADS if is_affected else context.forward_heads.known
 
-    def _on_new_client(self, message: RawRequestMessage, piece: bytes) -> None:  # noqa: ARG002
+    def _on_new_client(self, head: RequestHead, piece: bytes) -> None:  # noqa: ARG002
         """The client is known: of the first request, or of the next one from a proxy. ``piece``: its complete head."""
         self._context.connections.on_first_request(self)
         self._log_part = self._context.recorder.client_part(self.client)

@@ -9,17 +9,15 @@ if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable
 
-    from aiohttp.base_protocol import BaseProtocol
-
     from qosweb.http.forwarded import TrustedNetworks
-    from qosweb.http.known_heads import KnownHeads
+    from qosweb.http.request_heads import RequestHeads
     from qosweb.server.accesslog.recorder import AccessRecorder
     from qosweb.server.connection.client_share import SharedPlaces
     from qosweb.server.connection.connections import Connections
     from qosweb.server.connection.fast_path import PlainHeads
     from qosweb.server.connection.head_parser import HeadLimits
     from qosweb.server.files.pacing import SendPacer
-    from qosweb.server.proxy.forward_head import ForwardHead
+    from qosweb.server.proxy.forward_head import ForwardHeads
     from qosweb.server.proxy.upstream import Upstreams
     from qosweb.server.request.error_pages import ErrorPages
     from qosweb.server.request.stages import Site
@@ -44,8 +42,8 @@ class ConnectionContext:
     limits: ConnectionLimits
     open_files: SharedPlaces  # responses being sent from disk
     plain_heads: PlainHeads
-    forward_heads: KnownHeads[ForwardHead]
-    body_flow: BaseProtocol  # the parser requires it for flow control of bodies, but never gets a body
+    forward_heads: ForwardHeads
+    request_heads: RequestHeads
     pacer: SendPacer
     upstreams: Upstreams
     name: str  # of the node

@@ -2,7 +2,7 @@
 
 A plain request is a GET that needs no stage once its page is in memory: no condition, range, body or ticket. Most
 requests of a busy site are plain, and clients repeat the same heads. So the meaning of a head is cached by its bytes,
-and a repeated head is not parsed again. Only complete heads that aiohttp's parser accepted get into the cache, so a hit
+and a repeated head is not parsed again. Only complete heads that the parser accepted get into the cache, so a hit
 means exactly what parsing would find.
 """
 
@@ -10,19 +10,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from aiohttp import hdrs
-from aiohttp.http import HttpVersion11
-
 from qosweb.engine.local.tickets import PARAMETER
 from qosweb.http.hosts import parse_host
 from qosweb.http.known_heads import HEADS_MAX, KnownHeads
+from qosweb.http.request_heads import ACCEPT_ENCODING, CONDITION, EXPECT, HOST, TRANSFER_ENCODING, UPGRADE
 from qosweb.http.targets import BadTarget, parse_target
 
 if TYPE_CHECKING:
-    from aiohttp.http import RawRequestMessage
-
     from qosweb.admission import AdmissionControl, ClassAccount
+    from qosweb.http.request_heads import RequestHead
     from qosweb.server.accesslog.recorder import AccessRecorder
+
+_NOT_PLAIN = CONDITION | EXPECT | TRANSFER_ENCODING | UPGRADE
 
 
 class PlainHead(NamedTuple):
@@ -34,63 +33,51 @@ class PlainHead(NamedTuple):
     account: ClassAccount  # of its class
 
 
-class MessageFacts:
+class PlainFacts:
     """`HeadFacts` of a parsed request head. Each fact is parsed on demand."""
 
-    __slots__ = ("_message",)
+    __slots__ = ("_head",)
 
-    def __init__(self, message: RawRequestMessage) -> None:
-        self._message = message
+    def __init__(self, head: RequestHead) -> None:
+        self._head = head
 
     @property
     def method(self) -> str:
-        return self._message.method
+        return self._head.method
 
     @property
     def host(self) -> str:
-        return parse_host(self._message.headers.get(hdrs.HOST, "")) or ""
+        return parse_host(self._head.value("host") or "") or ""
 
     @property
     def path(self) -> str | None:
         try:
-            return parse_target(self._message.path).path
+            return parse_target(self._head.target).path
         except BadTarget:
             return None
 
     def field_lines(self, name: str) -> list[str]:
-        return self._message.headers.getall(name, [])
+        return self._head.values(name)
 
 
-def read_plain(message: RawRequestMessage, recorder: AccessRecorder, admission: AdmissionControl) -> PlainHead | None:
-    """The plain request in ``message``, which has no body; None if it is not plain."""
-    headers = message.headers
-    if (
-        message.method != "GET"
-        or message.version is not HttpVersion11
-        or message.should_close
-        or message.upgrade
-        or hdrs.IF_NONE_MATCH in headers
-        or hdrs.IF_MODIFIED_SINCE in headers
-        or hdrs.RANGE in headers
-        or hdrs.IF_MATCH in headers
-        or hdrs.IF_UNMODIFIED_SINCE in headers
-        or hdrs.EXPECT in headers
-        or hdrs.TRANSFER_ENCODING in headers
-    ):
+def read_plain(head: RequestHead, recorder: AccessRecorder, admission: AdmissionControl) -> PlainHead | None:
+    """The plain request with this head; None if it is not plain."""
+    if head.bits & _NOT_PLAIN or head.method != "GET" or head.must_close or not head.is_http_1_1 or head.length:
         return None
-    host_part = recorder.hosts.get(headers[hdrs.HOST])
+    host_part = recorder.hosts.get(next(head.raw(HOST)))
     if host_part is None:
         return None
-    encodings = headers.getall(hdrs.ACCEPT_ENCODING, None)
-    path, query_mark, _ = message.path.partition("?")
-    if query_mark and ("#" in message.path or not message.path.isascii() or PARAMETER in message.path):
+    target = head.target
+    path, query_mark, _ = target.partition("?")
+    if query_mark and ("#" in target or not target.isascii() or PARAMETER in target):
         return None  # parse_target rejects these targets; tickets have to be checked
-    account = admission.classify_head(MessageFacts(message))
+    account = admission.classify_head(PlainFacts(head))
     if account is None:
         return None
     if recorder.extra_fields:
-        host_part += recorder.extra_part(message)
-    return PlainHead(path, host_part, None if encodings is None else ", ".join(encodings), account)
+        host_part += recorder.extra_part(head)
+    encodings = head.value("accept-encoding") if head.bits & ACCEPT_ENCODING else None
+    return PlainHead(path, host_part, encodings, account)
 
 
 class PlainHeads(KnownHeads[PlainHead]):
@@ -100,11 +87,10 @@ class PlainHeads(KnownHeads[PlainHead]):
 
     def __init__(self) -> None:
         super().__init__()
-        self.clients: dict[bytes, str] = {}  # of known heads that trusted proxies sent
+        self.clients: dict[tuple[str, bytes], str] = {}  # by the trusted proxy that sent a head, and the head
 
-    def remember_client(self, head: bytes, client: str) -> None:
-        """Remember the client that a trusted proxy names in ``head``, if the head is known."""
-        if head in self.known:
-            if len(self.clients) >= HEADS_MAX:
-                self.clients.clear()
-            self.clients[head] = client
+    def remember_client(self, proxy: str, head: bytes, client: str) -> None:
+        """Remember the client that a trusted proxy names in ``head``. It depends on the policy in no way."""
+        if len(self.clients) >= HEADS_MAX:
+            self.clients.clear()
+        self.clients[proxy, head] = client

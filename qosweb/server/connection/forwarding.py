@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING
 
 from qosweb.server.connection.sending import Sending
 from qosweb.server.proxy.forward import ForwardTarget, Relay
-from qosweb.server.proxy.forward_head import read_forward_head
+from qosweb.server.proxy.plain_relay import PlainRelay, begin
 
 if TYPE_CHECKING:
     from qosweb.server.connection.context import ConnectionContext
     from qosweb.server.connection.head_parser import HeadParser
+    from qosweb.server.proxy.forward_head import ForwardHead
     from qosweb.server.request.answers import Answer
     from qosweb.server.request.exchange import Exchange
 
@@ -21,14 +22,19 @@ if TYPE_CHECKING:
 class Forwarding(Sending):
     """The part of `HttpConnection` that lets another server respond to a request."""
 
-    __slots__ = ("_reader", "_relay", "_relayed_exchange", "_write_paused")
+    __slots__ = ("_log_part", "_reader", "_relay", "_relayed_exchange", "_write_paused")
 
     def __init__(self, context: ConnectionContext) -> None:
         super().__init__(context)
         self._reader: HeadParser | None = None
-        self._relay: Relay | None = None
+        self._relay: Relay | PlainRelay | None = None
         self._relayed_exchange: Exchange | None = None
         self._write_paused = False
+        self._log_part = ""  # the client's part of a log line, once it has sent a request
+
+    def resume_exchange(self, exchange: Exchange) -> None:
+        """Continue ``exchange``: its wait is over."""
+        raise NotImplementedError
 
     def _hold(self, data: bytes) -> None:
         """Hold data back while blocked, pass it on as a request body, or discard it while closing."""
@@ -46,21 +52,51 @@ class Forwarding(Sending):
         self._relayed_exchange = exchange
         self._relay = relay = Relay(self._context, exchange, place, self._transport, self)
         relay.start()
-        if exchange.head_bytes is not None and place.route is not None:
-            self._remember(exchange, exchange.head_bytes)
         if self._relay is relay and exchange.has_unread_body and self._unread:
             held = bytes(self._unread)  # bytes of the body that arrived while the request was queued
             self._unread.clear()
             self.resume_reading()
             self._hold(held)
 
-    def _remember(self, exchange: Exchange, head: bytes) -> None:
-        """Keep the meaning of a head that comes again."""
-        heads = self._context.forward_heads
-        if heads.comes_again(head):
-            meaning = read_forward_head(exchange, self._context.site.admission)
-            if meaning is not None:
-                heads.keep(head, meaning)
+    # ---- the fast path
+
+    def _forward_plain(self, known: ForwardHead, data: bytes, start: int, now: float) -> int:
+        """Forward a plain request, whose body begins at ``start``. Returns its end; 0, without effect: not possible."""
+        assert self._transport is not None
+        end = start + known.head.length
+        if end > len(data):
+            return 0
+        relay = begin(self._context, known, data[start:end], self._transport, self, now)
+        if relay is None:
+            return 0
+        self._relay = relay
+        self._blocked = True
+        self._mark_at = 0.0
+        return end
+
+    def on_plain_end(self, relay: PlainRelay) -> None:
+        """The response is written."""
+        context = self._context
+        self._relay = None
+        context.site.admission.release(relay.hold, relay.sent)
+        context.recorder.forwarded(self._log_part, relay)
+        self.active_at = self._clock.read()
+        self._unblock()
+
+    def on_promoted(self, relay: Relay, exchange: Exchange) -> None:
+        """``relay`` continues what was plain until now."""
+        self._relay, self._relayed_exchange = relay, exchange
+
+    def _cancel_relay(self) -> None:
+        """The client is gone."""
+        relay = self._relay
+        if isinstance(relay, PlainRelay):
+            relay = relay.promote()
+        if relay is not None:
+            relay.cancel()
+            self.on_relay_end(None)
+
+    # ---- every other request
 
     def on_relay_end(self, answer: Answer | None) -> None:
         """The relay has ended, or is cancelled. ``answer``: the response to send in its place.
@@ -70,11 +106,9 @@ class Forwarding(Sending):
         new request id.
         """
         relay, exchange = self._relay, self._relayed_exchange
-        if relay is None or exchange is None:
+        if not isinstance(relay, Relay) or exchange is None:
             return
         self._relay = self._relayed_exchange = None
-        if exchange.has_body:
-            self._reader = None  # the old parser expects a body
         self.active_at = self._clock.read()
         client_left = answer is None and self._transport is None
         if relay.place.peer and not relay.is_complete and not client_left:

@@ -1,37 +1,21 @@
-"""HTTP/1.1 head parser: extracts one request head at a time from a connection's bytes, within size limits.
+"""HTTP/1.1 head reader: extracts one request head at a time from a connection's bytes, within size limits.
 
-aiohttp's C parser does the work. It gets exactly one head, complete or in the pieces in which it arrived, and nothing
-after it. So an error belongs to the head that contains it, and the bytes after a head stay unparsed until its response
-is sent. Where the parser is more lenient than RFC 9112 section 3, the request line is checked again.
+A head is parsed when it is complete (`qosweb.http.request_heads`), and nothing after it is: bytes after a head stay
+unread until its response is sent. Of an incomplete head, complete lines are checked at once, so that a client whose
+bytes cannot become a request gets its response without delay.
 """
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-from aiohttp.http import HttpProcessingError, HttpRequestParser
-from aiohttp.streams import EMPTY_PAYLOAD
-
-from qosweb.server.connection.malformed import (
-    as_http_1_1,
-    bad_request_line,
-    diagnose,
-    is_request_line,
-    is_unknown_version,
-)
+from qosweb.http.request_heads import BadRequestHead
 from qosweb.server.request.answers import Answer, explain
 
 if TYPE_CHECKING:
-    import asyncio
-
-    from aiohttp.base_protocol import BaseProtocol
-    from aiohttp.http import RawRequestMessage
-    from aiohttp.streams import StreamReader
+    from qosweb.http.request_heads import RequestHead, RequestHeads
 
 END_OF_HEAD = b"\r\n\r\n"
-
-_BODY_BUFFER = 64 << 10  # the parser requires a limit for bodies, but never gets one
 
 
 class HeadLimits(NamedTuple):
@@ -48,82 +32,67 @@ class RejectedHead(Exception):
         self.answer = answer
 
 
-class RequestHead(NamedTuple):
-    message: RawRequestMessage
-    has_body: bool
-    is_single_piece: bool
-
-
 class HeadParser:
-    __slots__ = ("_limits", "_line", "_new_parser", "_parser", "_tail", "partial_len", "partial_since")
+    """The heads of one connection. An incomplete head is kept here."""
 
-    def __init__(self, limits: HeadLimits, loop: asyncio.AbstractEventLoop, body_flow: BaseProtocol) -> None:
-        self.partial_len = 0  # bytes of an incomplete head in the parser
+    __slots__ = ("_begun", "_checked", "_heads", "_limits", "partial_len", "partial_since")
+
+    def __init__(self, limits: HeadLimits, heads: RequestHeads) -> None:
+        self.partial_len = 0  # bytes of an incomplete head, with empty lines before it
         self.partial_since = 0.0
         self._limits = limits
-        self._line = b""  # of an incomplete head: at least its request line
-        self._tail = b""  # of an incomplete head: its last three bytes
-        beyond = limits.size + 1  # this class checks sizes; the parser's own limits must never apply
-        self._new_parser = partial(
-            HttpRequestParser,
-            body_flow,
-            loop,
-            _BODY_BUFFER,
-            max_line_size=beyond,
-            max_field_size=beyond,
-            max_headers=limits.fields,
-        )
-        self._parser = self._new_parser()
+        self._heads = heads
+        self._begun = bytearray()  # the incomplete head, without empty lines before it
+        self._checked = 0  # where its last line begins
 
     def end_of_head(self, data: bytes, start: int) -> int:
         """The end of the head that begins or continues at ``start``; the length of the data if it is incomplete."""
-        if self.partial_len:
-            across = (self._tail + data[start : start + 3]).find(END_OF_HEAD)
+        if self._begun:
+            tail = self._begun[-3:]
+            across = (tail + data[start : start + 3]).find(END_OF_HEAD)
             if across >= 0:
-                return start + across + len(END_OF_HEAD) - len(self._tail)
+                return start + across + len(END_OF_HEAD) - len(tail)
         end = data.find(END_OF_HEAD, start)
         return len(data) if end < 0 else end + len(END_OF_HEAD)
 
     def read(self, piece: bytes, now: float) -> RequestHead | None:
         """The head that ``piece`` completes; None if it is still incomplete. Raises RejectedHead."""
-        is_single_piece = not self.partial_len
-        if not is_single_piece or len(piece) > self._limits.request_line:
+        if self.partial_len or len(piece) > self._limits.request_line:
             self._check_size(piece)
+        if self.partial_len or piece[:2] == b"\r\n" or piece[-4:] != END_OF_HEAD:
+            return self._read_piece(piece, now)
         try:
-            messages = self._parser.feed_data(piece)[0]
-        except HttpProcessingError as error:
-            messages = self._read_later_minor(error, piece)
-        if not messages:
-            self._keep_partial(piece, now)
-            return None
-        message, payload = messages[0]
-        if not is_request_line(piece if is_single_piece else self._line + piece):
-            raise self._rejected(bad_request_line(message.version), piece)
-        self.partial_len = 0
-        return RequestHead(message, payload is not EMPTY_PAYLOAD or bool(message.chunked), is_single_piece)
-
-    def _read_later_minor(
-        self, error: HttpProcessingError, piece: bytes
-    ) -> list[tuple[RawRequestMessage, StreamReader]]:
-        """What the head gives if its version is HTTP/1.2 or later, which the parser rejects. Raises RejectedHead."""
-        begun = self._line + piece if self.partial_len else piece
-        known = as_http_1_1(begun) if is_unknown_version(error) else None
-        if known is None:
-            raise self._rejected(diagnose(error, piece), piece) from None
-        self._parser = self._new_parser()
-        try:
-            return self._parser.feed_data(known)[0]
-        except HttpProcessingError as another:
-            raise self._rejected(diagnose(another, known), piece) from None
+            return self._heads.read(piece)
+        except BadRequestHead as bad:
+            raise self._rejected(_explain(bad), piece) from None
 
     def too_late(self) -> RejectedHead:
         """The rejection of a head that was not complete in time."""
         return self._rejected(explain(408, "The request head did not arrive in time."), b"")
 
+    def _read_piece(self, piece: bytes, now: float) -> RequestHead | None:
+        if not self.partial_len:
+            self.partial_since = now
+        self.partial_len += len(piece)
+        begun = self._begun
+        begun += piece
+        while begun[:2] == b"\r\n":  # RFC 9112 section 2.2
+            del begun[:2]
+        try:
+            if begun.endswith(END_OF_HEAD):
+                head = self._heads.read(bytes(begun))
+                self.partial_len = self._checked = 0
+                begun.clear()
+                return head
+            if begun and begun != b"\r":
+                self._checked = self._heads.check_begun(bytes(begun), self._checked)
+        except BadRequestHead as bad:
+            raise self._rejected(_explain(bad), b"") from None
+        return None
+
     def _check_size(self, piece: bytes) -> None:
         total = self.partial_len + len(piece)
-        in_request_line = not self.partial_len or b"\n" not in self._line.lstrip(b"\r\n")
-        if total > self._limits.request_line and in_request_line:
+        if total > self._limits.request_line and b"\n" not in self._begun:
             line_end = piece.find(b"\n")
             line_len = self.partial_len + (len(piece) if line_end < 0 else line_end)
             if line_len > self._limits.request_line:
@@ -132,15 +101,11 @@ class HeadParser:
         if total > self._limits.size:
             raise self._rejected(explain(431, f"The request head is larger than {self._limits.size} bytes."), piece)
 
-    def _keep_partial(self, piece: bytes, now: float) -> None:
-        if not self.partial_len:
-            self.partial_since = now
-            self._line = self._tail = b""
-        if b"\n" not in self._line.lstrip(b"\r\n"):
-            self._line += piece
-        self.partial_len += len(piece)
-        self._tail = (self._tail + piece)[-3:]
-
     def _rejected(self, answer: Answer, piece: bytes) -> RejectedHead:
-        begun = self._line + piece if self.partial_len else piece
-        return RejectedHead(answer.without_body() if begun.lstrip(b"\r\n").startswith(b"HEAD ") else answer)
+        is_head = (bytes(self._begun[:5]) + piece[:5]).lstrip(b"\r\n").startswith(b"HEAD ")
+        return RejectedHead(answer.without_body() if is_head else answer)
+
+
+def _explain(bad: BadRequestHead) -> Answer:
+    reason = bad.reason if bad.reason.endswith(".") else f"The request is malformed: {bad.reason}."
+    return explain(bad.status, reason, must_close=True)

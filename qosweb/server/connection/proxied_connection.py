@@ -9,13 +9,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from aiohttp import hdrs
-
 from qosweb.server.connection.connection import HttpConnection
 
 if TYPE_CHECKING:
-    from aiohttp.http import RawRequestMessage
-
+    from qosweb.http.request_heads import RequestHead
     from qosweb.server.connection.head_parser import HeadParser
 
 
@@ -28,23 +25,24 @@ class ProxiedConnection(HttpConnection):
         else:
             self._consume(data, self._clock.read())
 
-    def _consume_head(self, reader: HeadParser, piece: bytes, now: float) -> None:
+    def _consume_head(self, reader: HeadParser, data: bytes, start: int, end: int, now: float) -> int:
         if self.proxy:
-            client = None if self._in_head else self._context.plain_heads.clients.get(piece)
+            client = None if self._in_head else self._context.plain_heads.clients.get((self.proxy, data[start:end]))
             if client is None:
                 self.client, self._log_part = self.proxy, ""  # until the head is parsed
             elif client != self.client or not self._log_part:
                 self.client = client
                 self.renew_blocked()
                 self._log_part = self._context.recorder.client_part(client)
-        super()._consume_head(reader, piece, now)
+        return super()._consume_head(reader, data, start, end, now)
 
-    def _on_new_client(self, message: RawRequestMessage, piece: bytes) -> None:
+    def _on_new_client(self, head: RequestHead, piece: bytes) -> None:
         if self.proxy:
-            headers = message.headers
             self.client = self._context.trusted.client_of(
-                self.proxy, headers.getall(hdrs.X_FORWARDED_FOR, ()), headers.getall(hdrs.FORWARDED, ())
+                self.proxy, head.values("x-forwarded-for"), head.values("forwarded")
             )
             self.renew_blocked()
-            self._context.plain_heads.remember_client(piece, self.client)
-        super()._on_new_client(message, piece)
+            context = self._context
+            if piece in context.plain_heads.known or piece in context.forward_heads.known:
+                context.plain_heads.remember_client(self.proxy, piece, self.client)
+        super()._on_new_client(head, piece)

@@ -24,13 +24,12 @@ PROGRESS_MIN = 16 << 10  # bytes that a client has to take within the send timeo
 class Timeouts(Forwarding):
     """The part of `HttpConnection` that enforces time limits."""
 
-    __slots__ = ("_exchange", "_in_head", "_log_part", "_mark_left")
+    __slots__ = ("_exchange", "_in_head", "_mark_left")
 
     def __init__(self, context: ConnectionContext) -> None:
         super().__init__(context)
         self._exchange: Exchange | None = None  # the waiting request
         self._in_head = False  # a head has arrived in part
-        self._log_part = ""  # the client's part of a log line, once it has sent a request
         self._mark_left = 0  # bytes that the client had not taken at _mark_at
 
     def check_time(self, now: float) -> None:

@@ -9,13 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from aiohttp.base_protocol import BaseProtocol
-
 from qosweb.admission import AdmissionControl, Clock
 from qosweb.engine.replicated.compiled_policy import CompiledPolicy
 from qosweb.errors import UsageError
 from qosweb.http.forwarded import TrustedNetworks
-from qosweb.http.known_heads import KnownHeads
+from qosweb.http.request_heads import RequestHeads
 from qosweb.server.accesslog.file import LogFile
 from qosweb.server.accesslog.recorder import AccessRecorder
 from qosweb.server.admin.browser_guard import host_name
@@ -37,6 +35,7 @@ from qosweb.server.files.files import Root
 from qosweb.server.files.pacing import SendPacer
 from qosweb.server.files.page_store import PageStore
 from qosweb.server.process.console import log_message, place_of
+from qosweb.server.proxy.forward_head import ForwardHeads
 from qosweb.server.proxy.request_body import SMALL_BODIES_MAX, BodyLimits
 from qosweb.server.proxy.server import ServerDefaults
 from qosweb.server.proxy.upstream import StreamLimits, Upstreams
@@ -139,21 +138,22 @@ class Node:
             StreamLimits(settings.max_streams, settings.stream_after, settings.stream_idle),
             self._upstream_changed,
         )
+        site = Site(
+            self.store,
+            self.admission,
+            self.clock,
+            is_secure=self.tls is not None,
+            blocks=self.blocking.blocks,
+            body_limits=BodyLimits(
+                settings.max_body, settings.min_body_rate, settings.send_timeout, settings.body_timeout
+            ),
+            small_bodies=SharedPlaces(SMALL_BODIES_MAX, settings.client_share),
+            routes=self.upstreams.routes if settings.upstream else None,
+        )
         self.upstream_votes = UpstreamVotes(self._loop, self.upstreams.servers, self.admission, log_message)
         self._context = ConnectionContext(
             self._loop,
-            Site(
-                self.store,
-                self.admission,
-                self.clock,
-                is_secure=self.tls is not None,
-                blocks=self.blocking.blocks,
-                body_limits=BodyLimits(
-                    settings.max_body, settings.min_body_rate, settings.send_timeout, settings.body_timeout
-                ),
-                small_bodies=SharedPlaces(SMALL_BODIES_MAX, settings.client_share),
-                routes=self.upstreams.routes if settings.upstream else None,
-            ),
+            site,
             self.recorder,
             self.connections,
             ConnectionLimits(
@@ -164,8 +164,8 @@ class Node:
             ),
             self.open_files,
             PlainHeads(),
-            KnownHeads(),
-            BaseProtocol(self._loop),
+            ForwardHeads(site, self.recorder, self.upstreams.me),
+            RequestHeads(settings.max_headers),
             self.pacer,
             self.upstreams,
             self.name,

@@ -10,7 +10,6 @@ import sys
 from typing import TYPE_CHECKING
 
 import uvloop
-from aiohttp import http_parser
 
 from qosweb.errors import UsageError
 from qosweb.server.admin.admin import Admin, Token
@@ -33,19 +32,10 @@ def serve(
     settings: ServeSettings, on_ready: Callable[[str, str | None], None] | None = None, *, ends_on_hangup: bool = False
 ) -> int:
     """Run a node until a signal ends it. ``on_ready`` gets the public and the admin URL."""
-    require_c_parser()
     if settings.access_log == "-" and sys.stdout is None:  # descriptor 1 would soon be reused
         raise UsageError("--access-log -: standard output is closed; name a file, or use --access-log none")
     install_group_log_handler()
     return uvloop.run(_serve(settings, on_ready or _announce(settings), ends_on_hangup=ends_on_hangup))
-
-
-def require_c_parser() -> None:
-    if http_parser.HttpRequestParser is http_parser.HttpRequestParserPy:
-        raise UsageError(
-            "aiohttp runs without its C parser, which this server requires; install a binary aiohttp wheel "
-            "(pip install --force-reinstall --only-binary aiohttp aiohttp) and unset AIOHTTP_NO_EXTENSIONS"
-        )
 
 
 async def _serve(settings: ServeSettings, on_ready: Callable[[str, str | None], None], *, ends_on_hangup: bool) -> int:

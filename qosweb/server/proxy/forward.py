@@ -14,9 +14,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from aiohttp.http import HttpVersion11
-
 from qosweb.http.hops import client_lines, outgoing_fields
+from qosweb.http.request_heads import CONTENT_LENGTH
 from qosweb.server.proxy import upstream
 from qosweb.server.proxy.health import Failure
 from qosweb.server.proxy.paced_output import PacedOutput
@@ -137,11 +136,10 @@ class Relay:
 
     def start(self) -> None:
         exchange, context = self.exchange, self._context
-        message = exchange.message
+        head = exchange.head
         outgoing = exchange.outgoing
         if outgoing is None:
-            version = b"%d.%d" % message.version
-            outgoing = outgoing_fields(message.raw_headers, me=context.upstreams.me, version=version)
+            outgoing = outgoing_fields(head, me=context.upstreams.me)
             exchange.outgoing = outgoing
         if outgoing.is_loop:
             self._end(explain(508, f"Forwarding loop: the request has passed {context.name} before."))
@@ -162,7 +160,7 @@ class Relay:
             self._rid = outgoing.request_id
             exchange.request_id = self._rid.decode()
         body = self.body
-        if message.upgrade and message.headers.get("Upgrade", "").lower() == "websocket" and body is None:
+        if head.upgrades and (head.value("upgrade") or "").lower() == "websocket" and body is None:
             self.wants_upgrade = True
         if body is not None and not body.is_complete:
             body.start(self._active_at)
@@ -172,6 +170,21 @@ class Relay:
         if permit is not None and permit.rate_bps is not None:
             self._output = PacedOutput(context.pacer, self._transport, permit, self._on_drained, self._on_paced_end)
         self._enter(server)
+
+    def take_over(self, server: UpstreamServer, connection: UpstreamConnection, rid: bytes, sent_at: float) -> None:
+        """Continue a request that was sent on ``connection``."""
+        self._server, self._upstream = server, connection
+        self._rid = rid
+        self._asked_at = self._active_at = self._taken_at = sent_at
+        self._attempts = self._sends = 1
+        self.has_place = True
+
+    def take_over_response(self, status: int, sent: int, held: bytes) -> None:
+        """Its response has begun: ``sent`` bytes of the body are written; ``held``: the head, if it is not."""
+        self.status = status
+        self.sent = sent
+        self._held = held
+        self._active_at = self._context.site.clock.read()
 
     def _head_for(self, server: UpstreamServer) -> bytes:
         """The head of the request for ``server``."""
@@ -184,13 +197,14 @@ class Relay:
         if body is not None:
             length = body.length
             framing = b"Transfer-Encoding: chunked\r\n" if length is None else b"Content-Length: %d\r\n" % length
+        elif exchange.head.bits & CONTENT_LENGTH:
+            framing = b"Content-Length: 0\r\n"
         elif self.wants_upgrade:
             framing = b"Connection: Upgrade\r\nUpgrade: websocket\r\n"
         return b"%b %b HTTP/1.1\r\nHost: %b\r\n%b%bX-Request-Id: %b\r\n%b\r\n" % (
-            exchange.message.method.encode(),
+            exchange.head.method.encode(),
             self.place.target.encode(),
             host.encode(),
-            outgoing.lines,
             client_lines(
                 outgoing.claims if exchange.proxy else (),
                 exchange.proxy or exchange.client,
@@ -198,6 +212,7 @@ class Relay:
                 proto,
                 is_trusted=bool(exchange.proxy),
             ),
+            outgoing.lines,
             self._rid,
             framing,
         )
@@ -346,13 +361,13 @@ class Relay:
 
     def on_interim(self, head: UpstreamHead) -> None:
         """A response 1xx. 100 Continue is not passed on: this node has answered the expectation."""
-        is_http_1_1 = self.exchange.message.version == HttpVersion11
+        is_http_1_1 = self.exchange.head.is_http_1_1
         if head.status != 100 and is_http_1_1 and self._output is None and not self._client.is_write_paused:
             self._transport.write(head.wire + b"\r\n")
 
     def on_head(self, head: UpstreamHead, *, has_body: bool) -> None:
         exchange, context = self.exchange, self._context
-        message, body = exchange.message, self.body
+        asked, body = exchange.head, self.body
         if head.is_event_stream and has_body and self._output is None and not self._become_stream():
             self._fail(explain(503, "The server has too many long streams.", RETRY))
             return
@@ -360,12 +375,12 @@ class Relay:
             context.site.admission.accounts.classifier.note_links(exchange.host, exchange.target.path, [*head.links])
         framing = b""
         if has_body and head.length is None:
-            if message.version == HttpVersion11:
+            if asked.is_http_1_1:
                 self._chunked = True
                 framing = b"Transfer-Encoding: chunked\r\n"
             else:
                 self.closes = True  # the end of the connection marks the end of the body
-        self.closes |= message.should_close or message.upgrade or context.connections.draining
+        self.closes |= asked.must_close or asked.upgrades or context.connections.draining
         self.closes |= body is not None and not body.is_complete
         class_line, wire = b"", head.wire  # a node of the cluster has named the class
         if not self.place.peer:

@@ -15,8 +15,7 @@ from qosweb.server.request.answers import Answer, explain
 from qosweb.units import format_size
 
 if TYPE_CHECKING:
-    from aiohttp.http import RawRequestMessage
-
+    from qosweb.http.request_heads import RequestHead
     from qosweb.server.connection.client_share import SharedPlaces
 
 CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
@@ -54,11 +53,9 @@ class RequestBody:
         "refusal",
     )
 
-    def __init__(
-        self, message: RawRequestMessage, client: str, now: float, limits: BodyLimits, places: SharedPlaces
-    ) -> None:
-        self.is_chunked = bool(message.chunked)
-        self.length = None if self.is_chunked else int(message.headers["Content-Length"])
+    def __init__(self, head: RequestHead, client: str, now: float, limits: BodyLimits, places: SharedPlaces) -> None:
+        self.is_chunked = head.is_chunked
+        self.length = None if self.is_chunked else head.length
         self.is_continued = False  # the client was told to send it
         self.received = 0  # bytes of content
         self.held = 0  # of them, those that were not taken

@@ -150,6 +150,28 @@ class UpstreamServer:
         relay.has_place = True
         self._serve(relay, fresh=fresh)
 
+    def take_idle(self, client: str) -> UpstreamConnection | None:
+        """A place and an idle connection for a request of ``client``; None if it has to wait, or the server is out.
+
+        Requests that wait without a place do not matter: their clients have used up their shares.
+        """
+        if not self._idle or not self.health.is_in or not self.places.try_take(client):
+            return None
+        self.in_service += 1
+        return self._idle.popitem()[0]
+
+    def give_back(self, connection: UpstreamConnection, client: str) -> None:
+        """Undo `take_idle`: the response is complete, or nothing was sent."""
+        self.in_service -= 1
+        self.places.give_back(client)
+        if connection.is_reusable:
+            connection.resume_reading()
+            self._put(connection)
+        else:
+            connection.abort()
+        if self._queues:
+            self._admit()
+
     def is_short_of(self, relay: Relay) -> bool:
         """Whether ``relay`` waits because its client has its share of the connections."""
         return not relay.has_place and not self.places.is_full

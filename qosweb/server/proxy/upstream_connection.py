@@ -15,6 +15,7 @@ from qosweb.http.upstream_heads import BadUpstreamHead, UpstreamHead
 
 if TYPE_CHECKING:
     from qosweb.server.proxy.forward import Relay
+    from qosweb.server.proxy.plain_relay import PlainRelay
     from qosweb.server.proxy.server import UpstreamServer
 
 HEAD_MAX = 64 << 10
@@ -48,12 +49,14 @@ class UpstreamConnection(asyncio.Protocol):
         "is_reused",
         "is_write_paused",
         "must_close",
+        "plain",
         "relay",
         "transport",
     )
 
     def __init__(self, server: UpstreamServer) -> None:
         self.relay: Relay | None = None
+        self.plain: PlainRelay | None = None  # uses the connection instead of a relay
         self.transport: asyncio.Transport | None = None
         self.idle_since = 0.0
         self.is_reused = False
@@ -78,12 +81,34 @@ class UpstreamConnection(asyncio.Protocol):
         self._head = None
         self._interim = 0
 
+    def begin_plain(self, plain: PlainRelay) -> None:
+        """``plain`` uses the connection until `end_plain` or `continue_with`."""
+        self.plain = plain
+        self.has_answered = False
+        self._head = None
+        self._interim = 0
+
+    def end_plain(self) -> None:
+        """The response is complete."""
+        self.plain = None
+        self.is_reused = True
+
+    def continue_with(self, relay: Relay) -> None:
+        """``relay`` takes the place of the plain one."""
+        self.plain = None
+        self.relay = relay
+
+    def continue_body(self, head: UpstreamHead, left: int) -> None:
+        """The response has begun: ``left`` bytes of its body are missing."""
+        self._head = head
+        self._body = SizedBody(left)
+
     @property
     def is_reusable(self) -> bool:
         return self.transport is not None and not self.must_close and not self.is_write_paused
 
     def abort(self) -> None:
-        self.relay = None
+        self.relay = self.plain = None
         if self.transport is not None:
             self.transport.abort()
 
@@ -100,6 +125,8 @@ class UpstreamConnection(asyncio.Protocol):
     # ---- callbacks of the event loop
 
     def data_received(self, data: bytes) -> None:
+        if self.plain is not None and self._read_plain(self.plain, data):
+            return
         relay = self.relay
         if relay is None:
             self.abort()
@@ -119,11 +146,27 @@ class UpstreamConnection(asyncio.Protocol):
         except Exception as error:  # a bug here must cost no more than this request
             relay.on_fault(error)
 
+    def _read_plain(self, plain: PlainRelay, data: bytes) -> bool:
+        """Let ``plain`` handle the data. False: a full relay has taken its place."""
+        self.has_answered = True
+        try:
+            if plain.on_data(data):
+                return True
+        except BadUpstreamHead:
+            pass
+        except Exception as error:  # a bug here must cost no more than this request
+            plain.on_fault(error)
+            return True
+        plain.promote()
+        return False
+
     def eof_received(self) -> None:
         return None  # closes the transport
 
     def connection_lost(self, exc: BaseException | None) -> None:
         self.transport = None
+        if self.plain is not None:
+            self.plain.promote()
         relay, self.relay = self.relay, None
         self._server.on_lost(self)
         if relay is None:
@@ -137,6 +180,8 @@ class UpstreamConnection(asyncio.Protocol):
 
     def pause_writing(self) -> None:
         self.is_write_paused = True
+        if self.plain is not None:
+            self.plain.promote()
         if self.relay is not None:
             self.relay.on_server_paused()
 

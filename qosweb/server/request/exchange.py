@@ -6,18 +6,16 @@ import enum
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from aiohttp.http import HttpVersion10, HttpVersion11
-
+from qosweb.http.request_heads import EXPECT
 from qosweb.http.targets import BadTarget, parse_target
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from aiohttp.http import RawRequestMessage
-
     from qosweb.admission import ClassAccount, Decided, Permit, Wait
     from qosweb.engine.local.request_ids import RequestId
     from qosweb.http.hops import OutgoingFields
+    from qosweb.http.request_heads import RequestHead
     from qosweb.http.targets import RequestTarget
     from qosweb.server.files.page_store import Failure
     from qosweb.server.files.pages import Page, Resource
@@ -40,7 +38,7 @@ PATH_LOGGED_MAX = 512
 class Exchange:
     """One request. Implements `qosweb.admission.facts.RequestFacts`."""
 
-    message: RawRequestMessage
+    head: RequestHead
     has_body: bool
     client: str
     arrived: float
@@ -68,7 +66,6 @@ class Exchange:
     ignored_body: IgnoredBody | None = None  # which the connection reads before the request continues
     request_body: RequestBody | None = None  # for another server
     ticket: str | None = None  # from the query of the target; see qosweb.engine.local.tickets
-    head_bytes: bytes | None = None  # its head, if it came in one piece and has no body
     outgoing: OutgoingFields | None = None  # its fields for another server
     request_id: str = ""  # that a trusted proxy gave it
     first_byte_at: float | None = None  # when another server began to respond
@@ -88,29 +85,29 @@ class Exchange:
 
     @property
     def method(self) -> str:
-        return self.message.method
+        return self.head.method
 
     @property
     def path(self) -> str | None:
         try:  # a request that was rejected for its method has no parsed target
-            return (self.target or parse_target(self.message.path, must_be_file=False)).path
+            return (self.target or parse_target(self.head.target, must_be_file=False)).path
         except BadTarget:
             return None
 
     @property
     def origin_form(self) -> str:
-        return self.message.path if self.target is None else self.target.origin_form
+        return self.head.target if self.target is None else self.target.origin_form
 
     @property
     def file(self) -> Page | None:
         return None if self.resource is None else self.resource.plain
 
     def field_lines(self, name: str) -> list[str]:
-        return self.message.headers.getall(name, [])
+        return self.head.values(name)
 
     @property
     def is_head(self) -> bool:
-        return self.message.method == "HEAD"
+        return self.head.method == "HEAD"
 
     @property
     def waits_for_body(self) -> bool:
@@ -125,26 +122,21 @@ class Exchange:
 
     @property
     def keeps_alive(self) -> bool:
-        return not (self.message.should_close or self.message.upgrade or self.has_unread_body)
+        return not (self.head.must_close or self.head.upgrades or self.has_unread_body)
 
     @property
     def expects_continue(self) -> bool:
         """Whether the client waits for 100 Continue before it sends the body."""
-        return "Expect" in self.message.headers and self.message.version == HttpVersion11
-
-    @property
-    def speaks_http_1(self) -> bool:
-        return self.message.version in (HttpVersion10, HttpVersion11)
+        return bool(self.head.bits & EXPECT) and self.head.is_http_1_1
 
     @property
     def wants_keep_alive_line(self) -> bool:
-        return self.message.version == HttpVersion10 and self.keeps_alive
+        return not self.head.is_http_1_1 and self.keeps_alive
 
     @property
     def logged_path(self) -> str:
-        return self.key if self.target is not None else self.message.path[:PATH_LOGGED_MAX]
+        return self.key if self.target is not None else self.head.target[:PATH_LOGGED_MAX]
 
     def field(self, name: str) -> str | None:
         """The value of a header field, its lines joined as in RFC 9110 section 5.3; None if it is absent."""
-        values = self.message.headers.getall(name, None)
-        return None if values is None else ", ".join(values)
+        return self.head.value(name)

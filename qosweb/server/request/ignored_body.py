@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from aiohttp.http import HttpVersion11
-
 from qosweb.http.bodies import BadBody, Body, ChunkedBody, SizedBody
 from qosweb.server.request.answers import Answer, explain
 
 if TYPE_CHECKING:
-    from aiohttp.http import RawRequestMessage
+    from qosweb.http.request_heads import RequestHead
 
 IGNORED_MAX = 16 << 10  # bytes on the wire
 
@@ -20,12 +18,12 @@ class IgnoredBody:
 
     __slots__ = ("_body", "_read", "refusal")
 
-    def __init__(self, message: RawRequestMessage) -> None:
-        self._body: Body = ChunkedBody() if message.chunked else SizedBody(int(message.headers["Content-Length"]))
+    def __init__(self, head: RequestHead) -> None:
+        self._body: Body = ChunkedBody() if head.is_chunked else SizedBody(head.length)
         self._read = 0
         self.refusal: Answer | None = None
-        too_long = not message.chunked and int(message.headers["Content-Length"]) > IGNORED_MAX
-        if too_long or (message.chunked and message.version != HttpVersion11):  # RFC 9112 section 6.1
+        too_long = head.length > IGNORED_MAX
+        if too_long or (head.is_chunked and not head.is_http_1_1):  # RFC 9112 section 6.1
             self._refuse_size()
 
     @property

@@ -13,8 +13,6 @@ import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from aiohttp.http import HttpVersion11
-
 from qosweb.admission import Denial, Forward, Permit, Wait
 from qosweb.engine.local.tickets import without_ticket
 from qosweb.http.hosts import parse_host
@@ -74,19 +72,16 @@ class Site:
 
 
 def check_message(exchange: Exchange, site: Site) -> Step:  # noqa: ARG001
-    """Check version, host, transfer coding and expectation; take the ticket out of the target."""
-    path, exchange.ticket = without_ticket(exchange.message.path)
+    """Check host and expectation; take the ticket out of the target."""
+    path, exchange.ticket = without_ticket(exchange.head.target)
     if exchange.ticket is not None:
-        exchange.message = exchange.message._replace(path=path)
-    if not exchange.speaks_http_1:
-        return explain(505, "This server supports HTTP/1.1 and HTTP/1.0.", must_close=True)
-    if "Host" in exchange.message.headers:  # HTTP/1.0 needs none; the parser rejects HTTP/1.1 without it
-        host = parse_host(exchange.message.headers["Host"])
+        exchange.head = exchange.head.with_target(path)
+    named_host = exchange.head.value("host")
+    if named_host is not None:  # HTTP/1.0 needs none; the parser rejects HTTP/1.1 without it
+        host = parse_host(named_host)
         if host is None:
             return explain(400, "The Host field must be a host with an optional port.", must_close=True)
         exchange.host = host
-    if "Transfer-Encoding" in exchange.message.headers and not exchange.message.chunked:  # RFC 9112 section 6.3
-        return explain(400, "The last transfer coding must be chunked.", must_close=True)
     expectation = exchange.field("Expect")
     if expectation is not None and expectation.lower() != "100-continue":
         return explain(417, "The only expectation that this server supports is 100-continue.")
@@ -100,8 +95,8 @@ def check_method(exchange: Exchange, site: Site) -> Step:
 
     With an upstream server, nearly every method is allowed: that server gets all requests that are not for a file.
     """
-    method = exchange.message.method
-    if site.routes is not None and method not in ("CONNECT", "TRACE") and exchange.message.path != "*":
+    method = exchange.head.method
+    if site.routes is not None and method not in ("CONNECT", "TRACE") and exchange.head.target != "*":
         return None
     if method not in ("GET", "HEAD", "OPTIONS"):
         return explain(405, f"{method} is not allowed here.", [ALLOW], must_close=method == "CONNECT")
@@ -112,17 +107,17 @@ def check_method(exchange: Exchange, site: Site) -> Step:
         if waiting is not None:
             return waiting
     if method == "OPTIONS":
-        refusal = resolve_target(exchange, site) if exchange.message.path != "*" else None
+        refusal = resolve_target(exchange, site) if exchange.head.target != "*" else None
         return refusal or bodiless(204, [ALLOW])
     return None
 
 
 def resolve_target(exchange: Exchange, site: Site) -> Step:
     """Resolve the request target to a canonical path below the root; find the client of a forwarded request."""
-    if not site.is_secure and exchange.message.path[:6].lower() == "https:":  # RFC 9110 section 7.4
+    if not site.is_secure and exchange.head.target[:6].lower() == "https:":  # RFC 9110 section 7.4
         return explain(421, "An https target was requested on a connection without TLS.", must_close=True)
     try:
-        exchange.target = parse_target(exchange.message.path, must_be_file=site.routes is None)
+        exchange.target = parse_target(exchange.head.target, must_be_file=site.routes is None)
     except BadTarget as bad:
         if bad.status == 404:
             return explain(404, "There is no such page.")
@@ -142,11 +137,11 @@ def read_body(exchange: Exchange, site: Site) -> Step:
         return None
     body = exchange.request_body
     if body is None:
-        if exchange.message.chunked and exchange.message.version != HttpVersion11:  # RFC 9112 section 6.1
+        if exchange.head.is_chunked and not exchange.head.is_http_1_1:  # RFC 9112 section 6.1
             return explain(400, "A chunked body needs HTTP/1.1.", must_close=True)
-        if exchange.message.chunked and (exchange.field("Transfer-Encoding") or "").strip().lower() != "chunked":
+        if exchange.head.is_chunked and (exchange.field("Transfer-Encoding") or "").strip().lower() != "chunked":
             return explain(400, "The only transfer coding that is forwarded is chunked.", must_close=True)
-        body = RequestBody(exchange.message, exchange.client, site.clock.read(), site.body_limits, site.small_bodies)
+        body = RequestBody(exchange.head, exchange.client, site.clock.read(), site.body_limits, site.small_bodies)
         exchange.request_body = body
     if body.refusal is not None:
         return body.refusal
@@ -256,7 +251,7 @@ def forward_upstream(exchange: Exchange, site: Site) -> Step:
     if exchange.resource is not None or site.routes is None:
         return None
     assert exchange.target is not None
-    if exchange.message.method == "OPTIONS" and exchange.field("Max-Forwards") == "0":  # RFC 9110 section 7.6.2
+    if exchange.head.method == "OPTIONS" and exchange.field("Max-Forwards") == "0":  # RFC 9110 section 7.6.2
         return bodiless(204, [])
     route = site.routes.find(exchange.host, exchange.target.path)
     if route is None:
@@ -272,7 +267,7 @@ def choose_variant(exchange: Exchange, site: Site) -> Step:  # noqa: ARG001
 
 def check_preconditions(exchange: Exchange, site: Site) -> Step:
     page, varies = _chosen(exchange)
-    outcome = evaluate(_conditions(exchange), exchange.message.method, page.validators, site.clock.second)
+    outcome = evaluate(_conditions(exchange), exchange.head.method, page.validators, site.clock.second)
     if outcome is PreconditionResult.NOT_MODIFIED:
         return bodiless(304, validator_fields(page, varies=varies))
     if outcome is PreconditionResult.FAILED:
@@ -283,7 +278,7 @@ def check_preconditions(exchange: Exchange, site: Site) -> Step:
 def choose_ranges(exchange: Exchange, site: Site) -> Step:
     """Respond with 206 or 416 to a GET with an applicable Range field."""
     range_field = exchange.field("Range")
-    if range_field is None or exchange.message.method != "GET":
+    if range_field is None or exchange.head.method != "GET":
         return None
     page, varies = _chosen(exchange)
     if not range_applies(_conditions(exchange), page.validators, site.clock.second):
@@ -308,7 +303,7 @@ def _ignore_body(exchange: Exchange) -> Answer | Waiting | None:
     """Wait until the connection has read the body; None when it has."""
     body = exchange.ignored_body
     if body is None:
-        body = exchange.ignored_body = IgnoredBody(exchange.message)
+        body = exchange.ignored_body = IgnoredBody(exchange.head)
         exchange.was_delayed = True
     if body.refusal is not None:
         return body.refusal
@@ -322,7 +317,7 @@ def _may_be_file(exchange: Exchange, site: Site) -> bool:
     """Whether the request may be for a file. Every other request goes to an upstream server."""
     if site.routes is None:
         return True
-    return site.store.root is not None and not exchange.has_body and exchange.message.method in ("GET", "HEAD")
+    return site.store.root is not None and not exchange.has_body and exchange.head.method in ("GET", "HEAD")
 
 
 def _look_up(exchange: Exchange, site: Site) -> Waiting | None:

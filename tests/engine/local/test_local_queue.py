@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     import pytest
 
     from cluster.names import View
+    from qosweb.engine.local.local_queue import LocalQueue
     from qosweb.engine.replicated.compiled_policy import CompiledPolicy
     from qosweb.engine.replicated.effects import EntryRejected, Reported, UpstreamsReported
 
@@ -70,7 +71,7 @@ class Bench:
         self.flights: list[tuple[bytes, NodeBatch]] = []  # on their way
 
     @property
-    def local_queue(self) -> module.LocalQueue:
+    def local_queue(self) -> LocalQueue:
         return self.engine.local_queue
 
     def apply(self, origin: ProcessId, body: bytes) -> None:

@@ -1,0 +1,294 @@
+"""Fast path of a forwarded request: bytes in, bytes out, one write in each direction.
+
+It takes requests that need no stage (`forward_head`) while an upstream server has an idle connection, the client has
+not used up its share of them, and admission control lets the request in. It passes on responses with a known length.
+Everything else makes a full `Relay` of it, at any moment, with `promote`: an unusual response, a failure, a client
+that leaves, a request that takes long. So there is one implementation of those cases.
+Neighbours: ``forward`` is the full relay; ``qosweb.server.connection.forwarding`` owns both kinds.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+from qosweb.http.hops import client_lines
+from qosweb.server.proxy.forward import ForwardTarget, Relay, RelayClient
+from qosweb.server.proxy.request_body import RequestBody
+from qosweb.server.request.exchange import Exchange
+
+if TYPE_CHECKING:
+    import asyncio
+
+    from qosweb.admission.outcomes import Hold
+    from qosweb.http.upstream_heads import UpstreamHead
+    from qosweb.server.connection.context import ConnectionContext
+    from qosweb.server.proxy.forward_head import ForwardHead
+    from qosweb.server.proxy.server import UpstreamServer
+    from qosweb.server.proxy.upstream_connection import UpstreamConnection
+
+END_OF_HEAD = b"\r\n\r\n"
+LASTS_S = 1.0  # then a full relay enforces the time limits
+
+
+class PlainClient(RelayClient, Protocol):
+    """The connection of the client."""
+
+    client: str
+    proxy: str
+
+    def on_plain_end(self, relay: PlainRelay) -> None: ...
+    def on_promoted(self, relay: Relay, exchange: Exchange) -> None: ...
+    def resume_exchange(self, exchange: Exchange) -> None: ...
+
+
+def begin(
+    context: ConnectionContext,
+    known: ForwardHead,
+    body: bytes,
+    transport: asyncio.Transport,
+    client: PlainClient,
+    now: float,
+) -> PlainRelay | None:
+    """Send a plain request to a server. None, without effect, if it has to pass the stages.
+
+    This is the one place where a request of this path asks for admission: to its class, and to the server.
+    """
+    site, page = context.site, known.page
+    if context.connections.draining or (
+        known.may_be_file and site.store.root is not None and not site.store.is_absent(page.key, now)
+    ):
+        return None
+    server = page.route.pick(now)
+    if server is None:
+        return None
+    connection = server.take_idle(client.client)
+    if connection is None:
+        return None
+    hold = site.admission.hold(known.account, page.route.pool, server.name)
+    if hold is None:
+        server.give_back(connection, client.client)
+        return None
+    context.upstreams.budget.count_request(now)
+    relay = PlainRelay(context, known, body, transport, client, server, connection, hold, now)
+    relay.send()
+    return relay
+
+
+class PlainRelay:
+    """Forwards one plain request. Calls ``client.on_plain_end`` after its last byte, unless it is promoted before."""
+
+    __slots__ = (
+        "_body",
+        "_client",
+        "_connection",
+        "_context",
+        "_head",
+        "_held",
+        "_left",
+        "_server",
+        "_transport",
+        "_wire_id",
+        "first_byte_at",
+        "hold",
+        "known",
+        "number",
+        "request_id",
+        "sent",
+        "started",
+        "status",
+    )
+
+    def __init__(
+        self,
+        context: ConnectionContext,
+        known: ForwardHead,
+        body: bytes,
+        transport: asyncio.Transport,
+        client: PlainClient,
+        server: UpstreamServer,
+        connection: UpstreamConnection,
+        hold: Hold,
+        now: float,
+    ) -> None:
+        self.known = known
+        self.hold = hold
+        self.started = now
+        self.status = 0  # no response yet
+        self.sent = 0  # bytes of the body
+        self.first_byte_at = 0.0
+        self.number = context.recorder.next_number()
+        self.request_id = ""  # that a trusted proxy gave the request
+        self._context = context
+        self._client = client
+        self._transport = transport
+        self._body = body
+        self._server = server
+        self._connection = connection
+        self._head: UpstreamHead | None = None  # of the response, if its body has not come completely
+        self._left = 0  # bytes of the response body that have not come yet
+        self._held = b""  # the head of the response, until the first bytes of its body are there
+        self._wire_id = b""
+
+    def send(self) -> None:
+        """Send the request."""
+        known, client, connection = self.known, self._client, self._connection
+        recorder, outgoing = self._context.recorder, known.outgoing
+        wire_id = recorder.wire_id(self.number)
+        if client.proxy and outgoing.request_id:
+            wire_id = outgoing.request_id
+            self.request_id = wire_id.decode()
+        self._wire_id = wire_id
+        connection.begin_plain(self)
+        self._server.requests += 1
+        assert connection.transport is not None
+        connection.transport.write(
+            b"".join(
+                (
+                    known.request_line,
+                    self._address_lines(),
+                    outgoing.lines,
+                    b"X-Request-Id: ",
+                    wire_id,
+                    b"\r\n",
+                    known.framing,
+                    b"\r\n",
+                    self._body,
+                )
+            )
+        )
+
+    def _address_lines(self) -> bytes:
+        """Host, and the fields about the client."""
+        known, client, settings = self.known, self._client, self._server.settings
+        host = settings.host or known.page.host or settings.authority
+        proto = "https" if self._context.site.is_secure else "http"
+        if client.proxy:
+            about = client_lines(known.outgoing.claims, client.proxy, host, proto, is_trusted=True)
+        else:
+            about = client_lines((), client.client, host, proto, is_trusted=False)
+        return b"Host: %b\r\n%b" % (host.encode(), about)
+
+    # ---- the response
+
+    def on_data(self, data: bytes) -> bool:
+        """Bytes of the server. False, without effect, if they need a full relay."""
+        if self.status:
+            return self._on_body(data)
+        end = data.find(END_OF_HEAD) + 4
+        if end == 3:
+            return False
+        head = self._server.heads.read(data[:end])
+        body_len = 0 if self.known.is_head else head.plain_len
+        came = len(data) - end
+        context = self._context
+        if head.plain_len < 0 or came > body_len or context.connections.draining:
+            return False
+        self.status = head.status
+        self.first_byte_at = now = context.site.clock.read()
+        self._server.on_response(now, head.status)
+        wire = self._response_head(head)
+        self._left = body_len - came
+        if self._left:
+            self._head = head
+        if body_len and not came:
+            self._held = wire
+            return True
+        self.sent = came
+        self._transport.write(wire + data[end:] if came else wire)
+        if not self._left:
+            self._finish()
+        return True
+
+    def _response_head(self, head: UpstreamHead) -> bytes:
+        class_line = self.known.account.served_line
+        return b"".join(
+            (
+                head.wire_without_qos if class_line else head.wire,
+                class_line,
+                b"X-Request-Id: ",
+                self._wire_id,
+                b"\r\n\r\n" if head.has_date else b"\r\n" + self._context.site.clock.date_line + b"\r\n",
+            )
+        )
+
+    def _on_body(self, data: bytes) -> bool:
+        size = len(data)
+        if size > self._left:
+            return False
+        self.sent += size
+        self._left -= size
+        if self._held:
+            data, self._held = self._held + data, b""
+        self._transport.write(data)
+        if not self._left:
+            self._finish()
+        return True
+
+    def on_fault(self, error: Exception) -> None:
+        self._context.report_fault(error)
+        self._connection.abort()
+        self._transport.abort()
+
+    def _finish(self) -> None:
+        self._connection.end_plain()
+        self._server.give_back(self._connection, self._client.client)
+        self._client.on_plain_end(self)
+
+    # ---- the client
+
+    def feed(self, data: bytes) -> bytes:
+        """The request is complete: the bytes belong to the next one."""
+        return data
+
+    def client_paused(self) -> None:
+        self._connection.pause_reading()
+
+    def client_resumed(self) -> None:
+        self._connection.resume_reading()
+
+    def client_ended(self) -> bool:
+        """The client has closed its sending side: it is most often gone."""
+        return False
+
+    def check_time(self, now: float) -> None:
+        if now - self.started > LASTS_S:
+            self.promote().check_time(now)
+
+    # ---- everything else
+
+    def promote(self) -> Relay:
+        """Let a full relay continue: something about the request or its response is not plain."""
+        context, known, client, connection = self._context, self.known, self._client, self._connection
+        now = context.site.clock.read()
+        exchange = self._exchange(now)
+        place = ForwardTarget(known.page.target.origin_form, known.page.route)
+        relay = Relay(context, exchange, place, self._transport, client)
+        relay.take_over(self._server, connection, self._wire_id, self.started)
+        connection.continue_with(relay)
+        if self._head is not None:
+            connection.continue_body(self._head, self._left)
+            relay.take_over_response(self.status, self.sent, self._held)
+        client.on_promoted(relay, exchange)
+        return relay
+
+    def _exchange(self, now: float) -> Exchange:
+        context, known, client = self._context, self.known, self._client
+        page, head, site = known.page, known.head, context.site
+        exchange = Exchange(
+            head, bool(self._body), client.client, self.started, self.started, client.resume_exchange, client.proxy
+        )
+        exchange.host, exchange.target, exchange.key = page.host, page.target, page.key
+        exchange.account, exchange.outgoing = known.account, known.outgoing
+        exchange.is_recorded = True  # nothing of it is: see `Classifier.class_of_head`
+        exchange.was_delayed = True
+        exchange.rid = context.recorder.rid_of(self.number)
+        exchange.request_id = self.request_id
+        exchange.permit = site.admission.permit_for(self.hold)
+        if self._body:
+            body = RequestBody(head, client.client, now, site.body_limits, site.small_bodies)
+            body.feed(self._body, now)
+            exchange.request_body = body
+        if self.status:
+            exchange.first_byte_at = self.first_byte_at
+            exchange.upstream_s = self.first_byte_at - self.started
+        return exchange
