@@ -272,7 +272,10 @@ class ServeSettings:
         default=False,
     )
     capacity: int | None = _option(
-        parse_byte_rate, "RATE", "bandwidth of this node, such as 2MB/s: responses are paced to it", default=None
+        parse_byte_rate,
+        "RATE",
+        "bandwidth of this node, such as 2MB/s: all responses together are paced to it",
+        default=None,
     )
 
     max_connections: int = _option(_at_least_one, "N", "most connections in total", default=12_000)

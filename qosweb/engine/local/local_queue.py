@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from qosweb.engine.local.expected_redirects import VISIT_MS, ExpectedRedirect, ExpectedRedirects
 from qosweb.engine.local.request_queue import RequestNumbers, RequestQueue, decide
-from qosweb.engine.local.requests import OVER, READY, RUNNING, WAITING, Decision, GoTo, Request, Start
+from qosweb.engine.local.requests import LENT, OVER, READY, RUNNING, WAITING, Decision, GoTo, Request, Start
 from qosweb.engine.replicated.effects import Effect, Granted, Reserved, RestatementApplied, RestatementNeeded
 from qosweb.engine.replicated.entries import UNUSED, NodeBatch, NodeRestatement
 from qosweb.engine.replicated.pipes import LOOKAHEAD_MS, ROOM, whole_channel
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 MUCH_MORE = 2  # times the charged cost: from there on the state machine is told at once
 READY_FEW = 4  # fewer ready requests may all start at the same moment
+RECLAIMED = 8  # channels taken back may exceed the pipe by 1/RECLAIMED
 
 
 class LocalQueue(RequestQueue):
@@ -37,6 +38,8 @@ class LocalQueue(RequestQueue):
         self.outbox = outbox
         self.capacity_bps = 0
         self.used_bps = 0  # by requests that run here now
+        self._exceeding_bps = 0  # by always-available requests that started although the pipe was full
+        self._lent: set[Request] = set()  # running requests that lent their channels
         self._ready: deque[Request] = deque()  # may contain requests that are no longer ready
         self._ready_cost = 0
         self._redirects = ExpectedRedirects()
@@ -69,6 +72,8 @@ class LocalQueue(RequestQueue):
 
     def policy_changed(self, numbers: list[int]) -> None:
         super().policy_changed(numbers)
+        for request in self._lent:
+            request.class_number = numbers[request.class_number]
         self._redirects.translate(numbers)
 
     def _drop(self, request: Request) -> None:
@@ -97,16 +102,27 @@ class LocalQueue(RequestQueue):
 
     # ---- requests of this node
 
-    def start_at_once(self, class_number: int, cost: int) -> Request | None:
-        """Start a request without consulting the queue, if that is allowed."""
-        if not self.is_open_to(class_number) or not self._has_room():
+    def start_at_once(self, class_number: int, cost: int, *, may_exceed: bool = False) -> Request | None:
+        """Start a request without consulting the queue, if that is allowed.
+
+        `may_exceed`: requests of always-available classes exceed a full pipe, by at most its capacity.
+        """
+        has_room = self.is_open_to(class_number) and self._has_room()
+        if not (has_room or (may_exceed and self._may_exceed(class_number))):
             return None
         request = Request(self.numbers.next(), class_number, cost)
+        request.exceeds = not has_room
         self._own[request.number] = request
         self._run(request, self.channel_bps(class_number, cost))
         self.outbox.started(request.number, class_number, cost)
         self._wait_estimate.count_start(class_number, cost)
         return request
+
+    def _may_exceed(self, class_number: int) -> bool:
+        bound = self.machine.scheduler.bound
+        if not bound.always[class_number] or self.is_draining or self._exceeding_bps >= self.capacity_bps:
+            return False
+        return not (self.in_minority and bound.terms[class_number].in_minority == "deny")
 
     def channel_bps(self, class_number: int, cost: int) -> int:
         """The rate of a channel of this class."""
@@ -119,10 +135,20 @@ class LocalQueue(RequestQueue):
 
     def finish(self, request: Request, cost: int, until_s: float | None = None) -> None:
         """A running request has ended with this cost; its channel is free since `until_s`, by default since now."""
-        if request.phase is not RUNNING:
-            return
-        request.phase = OVER
-        self.used_bps -= request.rate_bps
+        if request.phase is LENT:
+            request.phase = OVER
+            self._lent.discard(request)
+            if cost > request.settled:
+                self.outbox.served(request.class_number, 0, cost - request.settled)
+        elif request.phase is RUNNING:
+            request.phase = OVER
+            self._release(request, max(0, cost - request.settled))
+            self._start_ready(until_s)
+
+    def _release(self, request: Request, cost: int) -> None:
+        """Release the channel of a running request. `cost` is what it really cost since it got the channel."""
+        self._leave_pipe(request)
+        request.exceeds = False
         if cost != request.cost:
             self.outbox.account(request.class_number).started_cost += cost - request.cost
         if request.owner is None:
@@ -131,7 +157,39 @@ class LocalQueue(RequestQueue):
         else:
             self._redirects.leave((request.owner, request.number))
             self.outbox.visited(request.owner, request.number, cost)
-        self._start_ready(until_s)
+            request.owner = None
+
+    def lend(self, request: Request, cost: int) -> None:
+        """The client of a running request does not read: release its channel. `cost` is what it has cost so far."""
+        if request.phase is not RUNNING:
+            return
+        request.phase = LENT
+        self._release(request, max(0, cost - request.settled))
+        request.settled = max(cost, request.settled)
+        self._lent.add(request)
+        self._start_ready()
+
+    def reclaim(self, request: Request, cost: int) -> bool:
+        """Give a request that lent its channel another one, if there is room. `cost` is what it will still cost.
+
+        A class that is not ahead of others in virtual time may exceed a full pipe: otherwise its responses would stand
+        still although it does not get its share. The request is charged like one that starts now.
+        """
+        if request.phase is not LENT:
+            return False
+        number, scheduler = request.class_number, self.machine.scheduler
+        has_room = self._has_room() and not self._ready
+        is_behind = bool(scheduler.weights[number]) and self.machine.classes[number].virtual <= scheduler.virtual
+        exceeds = self.used_bps * RECLAIMED >= self.capacity_bps * (RECLAIMED + 1)
+        if not (has_room or scheduler.bound.always[number] or (is_behind and not exceeds)):
+            return False
+        self._lent.discard(request)
+        request.number, request.cost = self.numbers.next(), cost
+        self._own[request.number] = request
+        self._run(request, self.channel_bps(number, cost))
+        self.outbox.restarted(request.number, number, cost)
+        self.outbox.account(number).started_cost += cost
+        return True
 
     def resize(self, request: Request, cost: int) -> None:
         """The cost of a running request has become known. Its real cost is charged at its end in any case.
@@ -144,8 +202,7 @@ class LocalQueue(RequestQueue):
             return
         bound, number = self.machine.scheduler.bound, request.class_number
         if bound.terms[number].response_ms:
-            used_by_others_bps = self.used_bps - request.rate_bps
-            self.used_bps = used_by_others_bps
+            self._leave_pipe(request)
             self._run(request, whole_channel(bound.rate_bps(number, cost), self.capacity_bps))
             self._start_ready()
         if request.owner is not None:
@@ -301,3 +358,8 @@ class LocalQueue(RequestQueue):
         request.phase = RUNNING
         request.rate_bps = min(rate_bps, max(self.capacity_bps - self.used_bps, rate_bps // 2, 1))
         self.used_bps += request.rate_bps
+        self._exceeding_bps += request.rate_bps * request.exceeds
+
+    def _leave_pipe(self, request: Request) -> None:
+        self.used_bps -= request.rate_bps
+        self._exceeding_bps -= request.rate_bps * request.exceeds

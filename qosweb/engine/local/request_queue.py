@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Protocol
 import msgspec
 
 from qosweb.engine.local import requests as r
-from qosweb.engine.local.requests import OVER, READY, RUNNING, WAITING, Decision, Deny, Request
+from qosweb.engine.local.requests import LENT, OVER, READY, RUNNING, WAITING, Decision, Deny, Request
 from qosweb.engine.local.wait_estimate import WaitEstimate, patience_ms
 
 if TYPE_CHECKING:
@@ -127,7 +127,7 @@ class RequestQueue(ABC):
 
     def cancel(self, request: Request) -> None:
         """The client disconnected or gave up."""
-        if request.phase is RUNNING:
+        if request.phase is RUNNING or request.phase is LENT:
             self.finish(request, 0)
         elif request.phase is not OVER:
             self._drop(request)

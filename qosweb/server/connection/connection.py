@@ -13,7 +13,7 @@ The state of a connection follows from its attributes. The first that is set cou
 
     _lingering                 all responses are sent; incoming bytes are read and discarded
     _closing                   the connection closes when all written bytes are sent
-    _sender                    a response is sent from disk, or at the rate of its channel
+    _sender                    a response is sent from disk, or by the pacer
     _write_paused              the client reads its responses too slowly
     _relay                     another server responds
     _exchange                  a request waits for its body, for the disk or for its turn
@@ -237,7 +237,7 @@ class HttpConnection(Timeouts):
         if resource is None or now >= resource.fresh_until or context.connections.draining:
             return False
         page = resource.page_for(accept_encoding) if resource.encoded else resource.plain
-        if not page.log_part or not context.site.admission.start(account):
+        if not page.log_part or not context.site.admission.start(account, page.size):
             return False
         if page.wire_second != self._clock.second or page.wire_line is not account.served_line:
             page.set_wire(self._clock.second, self._clock.date_line, account.served_line)

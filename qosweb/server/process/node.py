@@ -32,8 +32,9 @@ from qosweb.server.connection.listener import Listener
 from qosweb.server.connection.proxied_connection import ProxiedConnection
 from qosweb.server.connection.tls import TlsFiles
 from qosweb.server.files.files import Root
-from qosweb.server.files.pacing import SendPacer
 from qosweb.server.files.page_store import PageStore
+from qosweb.server.pacing.send_pacer import SendPacer
+from qosweb.server.pacing.socket_buffers import limit_unsent
 from qosweb.server.process.console import log_message, place_of
 from qosweb.server.proxy.forward_head import ForwardHeads
 from qosweb.server.proxy.request_body import SMALL_BODIES_MAX, BodyLimits
@@ -92,13 +93,16 @@ class Node:
         self._loop = asyncio.get_running_loop()
         policy = self._read_policy()
         self._spec_text = None if policy is None else policy.text  # of the specification's file, as it was last read
+        self.pacer: SendPacer | None = None
+        if settings.capacity is not None:
+            self.pacer = SendPacer(self._loop, settings.capacity, lambda account: self.admission.send_weight(account))
         self.admission = AdmissionControl(
             self._loop,
             self.clock,
             policy,
             name=self.name,
             capacity_bps=settings.capacity,
-            paces=settings.capacity is not None,
+            throttle=self.pacer,
             is_member=settings.is_member,
             life=int(self.started_at),
             index=settings.index,
@@ -119,7 +123,6 @@ class Node:
             share_ppm=settings.client_share,
         )
         self.open_files = SharedPlaces(settings.max_open_files, settings.client_share)
-        self.pacer = SendPacer(self._loop)
         self.membership: ClusterMembership | None = None
         self.blocking = BlockService(self.name, is_member=settings.is_member, protected=self._protected)
         self.blocking.blocks.on_change = self._blocks_changed
@@ -188,6 +191,8 @@ class Node:
 
     async def start(self) -> Listening:
         listener = bind(self.settings.listen, "--listen")
+        if self.pacer is not None:
+            limit_unsent(listener)
         address = address_of(listener)
         await self._enter_cluster(f"{'http' if self.tls is None else 'https'}://{address}")
         self.recorder.announce_policy()

@@ -62,7 +62,6 @@ class Exchange:
     outcome: str = ""  # the decision for the access log, if it does not follow from the response
     reason: str = ""  # of its denial
     upstream_s: float | None = None  # until the response of another server began, or failed
-    channel_until: float | None = None  # set at the end: when its last byte was due
     ignored_body: IgnoredBody | None = None  # which the connection reads before the request continues
     request_body: RequestBody | None = None  # for another server
     ticket: str | None = None  # from the query of the target; see qosweb.engine.local.tickets
