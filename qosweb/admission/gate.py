@@ -85,7 +85,7 @@ class OpenGate:
     def resize(self, permit: Permit, size: int) -> None:  # noqa: ARG002
         permit.meter_mark = self._meter.restart(self._clock.read())
 
-    def leave_server(self, permit: Permit) -> None:
+    def leave_server(self, permit: Permit, *, failed: bool) -> None:
         pass
 
     def lend(self, permit: Permit, bytes_sent: int) -> None:
@@ -257,14 +257,14 @@ class EngineGate(OpenGate):
             slot_since=now,
         )  # fmt: skip
 
-    def leave_server(self, permit: Permit) -> None:
+    def leave_server(self, permit: Permit, *, failed: bool) -> None:
         queue, request = permit.queue, permit.request
         assert queue is not None
         assert request is not None
         if request.phase is Phase.RUNNING:
             used_us = int((self._clock.read() - permit.slot_since) * SLOT)
             queue.now_ms = self.driver.now_ms()
-            queue.finish(request, max(1, used_us))
+            queue.finish(request, max(1, used_us), failed=failed)
             self.driver.poke()
 
     def outcome(self, pending: WaitingRequest, request: Request, decision: Decision) -> Decided:
@@ -345,7 +345,7 @@ class EngineGate(OpenGate):
         assert request is not None
         local_queue = self._engine.local_queue
         if permit.queue is not None:
-            self.leave_server(permit)
+            self.leave_server(permit, failed=True)
             local_queue.served(permit.account.number, 0, self.fixed_bytes + bytes_sent)  # the node has sent it
             super().settle(permit, bytes_sent, is_sample=False)
             return

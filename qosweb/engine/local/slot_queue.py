@@ -109,7 +109,7 @@ class SlotQueue(RequestQueue):
         self.outbox.count_start(request.class_number, request.cost)
         decide(request, Start(0))
 
-    def finish(self, request: Request, cost: int, until_s: float | None = None) -> None:  # noqa: ARG002
+    def finish(self, request: Request, cost: int, until_s: float | None = None, *, failed: bool = False) -> None:  # noqa: ARG002
         """A running request has left its server after this slot time; 0: it was never sent there."""
         if request.phase is not RUNNING:
             return

@@ -130,8 +130,7 @@ class Relay:
         self._rid = b""
         self._held = b""  # the head of the response, until the first bytes of its body are there
         self._chunked = False
-        self._attempts = 0
-        self._sends = 0  # how often it was sent, at least in part
+        self._attempts = self._sends = 0  # sends: how often it was sent, at least in part
         self._over = False
 
     def start(self) -> None:
@@ -149,9 +148,7 @@ class Relay:
             server: UpstreamServer | None = context.upstreams.peer(self.place.origin)
         else:
             context.upstreams.budget.count_request(self._active_at)
-            granted = exchange.permit.server if exchange.permit is not None else ""
-            server = route.named(granted, self._active_at) if granted else None
-            server = server or route.pick(self._active_at, is_repeatable=self._may_repeat())
+            server = route.granted(exchange.permit, self._active_at, is_repeatable=self._may_repeat())
         assert server is not None
         if exchange.rid is None:
             exchange.rid = context.recorder.next_rid()
@@ -418,7 +415,7 @@ class Relay:
         if self._output is not None:
             self._output.put(head, part, ends=ends)
             if ends:
-                self._leave_slot()
+                self.exchange.leave_server(self.status)
                 self._release(reusable=True)
             elif self._output.is_full and self._upstream is not None:
                 self._upstream.pause_reading()
@@ -581,17 +578,11 @@ class Relay:
             self.sent = self._output.sent
         self._client.on_relay_end(answer)
 
-    def _leave_slot(self) -> None:
-        """The server is done: others may use its slot while the client still reads."""
-        if self.exchange.permit is not None:
-            self.exchange.permit.leave_server()
-
     def _close(self, *, reusable: bool) -> None:
         self._over = True
-        self._leave_slot()
-        output = self._output
-        if output is not None:
-            output.close()
+        self.exchange.leave_server(self.status if self.is_complete else 0)
+        if self._output is not None:
+            self._output.close()
         self._release(reusable=reusable)
 
     def _release(self, *, reusable: bool) -> None:

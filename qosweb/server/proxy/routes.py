@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from qosweb.admission import Permit
     from qosweb.server.proxy.server import UpstreamServer
 
 KNOWN_MAX = 4096
@@ -49,9 +50,11 @@ class Route:
         start = self._next % len(usable)
         return min((*usable[start:], *usable[:start]), key=lambda one: one.load(now))
 
-    def named(self, name: str, now: float) -> UpstreamServer | None:
-        """The server of this name, unless it is out."""
-        return next((one for one in self.servers if one.name == name and one.may_serve(now)), None)
+    def granted(self, permit: Permit | None, now: float, *, is_repeatable: bool) -> UpstreamServer | None:
+        """The server whose slot was granted, unless it is out meanwhile; then as `pick`."""
+        name = "" if permit is None else permit.server
+        found = next((one for one in self.servers if one.name == name and one.may_serve(now)), None)
+        return found or self.pick(now, is_repeatable=is_repeatable)
 
     def host_rank(self, host: str) -> int:
         """How specifically this route names ``host``: 0 not at all, 1 any host, 2 by a pattern, 3 by name."""
