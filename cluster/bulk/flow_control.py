@@ -10,8 +10,8 @@ reports, for a smaller window or a longer heartbeat. A producer does what the mo
     a longer heartbeat was asked for:                                           heartbeat := twice as long
     none was asked for in RELAX heartbeats:                                     heartbeat := half as long
 
-Feedback settles in three time constants, hence SETTLE = 3. The window follows the heartbeat, so that the rate stays the
-same. Retention follows the window, so that the packets to keep stay within the same bound: retention = commit_max /
+A longer heartbeat means a larger step, so that the rate grows as fast. Feedback settles in three time constants, hence
+SETTLE = 3. The window follows the heartbeat, so that the rate stays the same. Retention follows the window, so that the packets to keep stay within the same bound: retention = commit_max /
 window, at least 3, so that a second NAK can be answered, plus the heartbeats for which consumers dally before a NAK.
 Departs: a consumer asks for a smaller window only if it loses more than LOSS_MAX of the packets. The loss of single
 packets, which NAKs repair, does not slow the transfer.
@@ -92,8 +92,8 @@ class FlowControl:
                 self.window = self._threshold = max(floor, self._asked_window, self.window // 4, 1)
                 self._since_cut = 0
         elif self.used >= self.window and not self.was_blocked:
-            share = 16 if self.window < self._threshold else 128
-            self.window = min(self.window_max, self.window + self.window // share + 1)
+            share = (16 if self.window < self._threshold else 128) * self.heartbeat_ms_min // self.heartbeat_ms
+            self.window = min(self.window_max, self.window + self.window // max(1, share) + 1)
         self._adapt_heartbeat()
         self._asked_window = WINDOW_ANY
         self._asked_heartbeat_ms = self.used = 0

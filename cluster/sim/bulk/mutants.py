@@ -58,7 +58,7 @@ BULK_MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "a failed producer is not noticed", COORDINATOR,
-        "            if now >= self._heard.setdefault(number, now) + SILENCE_BEATS * beat:",
+        "            if now >= self._heard.setdefault(number, now) + beats * beat:",
         "            if False:",
         "a message stays pending for ever and holds its token",
         shown_by=11,
@@ -185,7 +185,56 @@ BULK_MUTANTS: tuple[Mutant, ...] = (
         "a process delivers messages of a web that it is not in",
         shown_by=4,
     ),
+    Mutant(
+        "forgets what it reported when it joins again", CONSUMER,
+        "            if message.gaps.is_complete:\n                self.kept[number] = message.gaps.seen\n            else:",
+        "            if True:",
+        "a message that was accepted because of this member is lost",
+    ),
+    Mutant(
+        "keeps no delivered messages", CONSUMER,
+        "        for old in [old for old in self.kept if old <= number - KEPT]:",
+        "        for old in [old for old in self.kept if old <= number]:",
+        "nobody can repair others once the producer is gone",
+    ),
+    Mutant(
+        "waits behind an incomplete message for ever", CONSUMER,
+        "            elif knowledge.next - number > BEHIND_MAX:",
+        "            elif False:",
+        "the messages behind an incomplete one fill the memory",
+    ),
+    Mutant(
+        "asks for the last gaps only", CONSUMER,
+        "        ranges = message.gaps.first(NAK_RANGES_MAX, 0 if is_repeated else message.asked_to)",
+        "        ranges = message.gaps.first(NAK_RANGES_MAX, message.asked_to)",
+        "a packet that was lost again is not asked for again",
+    ),
+    # ---- flow control
+    Mutant(
+        "all members have it at once", PRODUCER,
+        "        is_behind = any(member not in message.complete for member in self._receivers(message))",
+        "        is_behind = False",
+        "a slow consumer does not slow a sender that waits for it",
+    ),
+    Mutant(
+        "no room without a report", PRODUCER,
+        "            message.progress.get(member, 0) + message.rooms.get(member, ROOM_MIN)",
+        "            message.progress.get(member, 0) + message.rooms.get(member, 0)",
+        "a producer and its consumers wait for each other",
+    ),
     # ---- what a member knows
+    Mutant(
+        "forgets statuses that headers still have", KNOWLEDGE,
+        "        base = min(base, self.next - T_MAX)\n",
+        "",
+        "a producer that joined again does not learn what became of its message",
+    ),
+    Mutant(
+        "a message that nobody receives stays pending", COORDINATOR,
+        "            if not master.voters(number):  # nobody receives it any more",
+        "            if False:",
+        "it holds its token for as long as its producer lives",
+    ),
     Mutant(
         "a later header is believed", KNOWLEDGE,
         "                if known is None or (known.status is PENDING and slot.status is not PENDING):",
