@@ -11,8 +11,9 @@ reports, for a smaller window or a longer heartbeat. A producer does what the mo
     none was asked for in RELAX heartbeats:                                     heartbeat := half as long
 
 A longer heartbeat means a larger step, so that the rate grows as fast. Feedback settles in three time constants, hence
-SETTLE = 3. The window follows the heartbeat, so that the rate stays the same. Retention follows the window, so that the packets to keep stay within the same bound: retention = commit_max /
-window, at least 3, so that a second NAK can be answered, plus the heartbeats for which consumers dally before a NAK.
+SETTLE = 3. The window follows the heartbeat, so that the rate stays the same. Retention follows the window, so that the
+packets to keep stay within the same bound: retention = commit_max / window, at least 3, so that a second NAK can be
+answered, plus the heartbeats for which consumers dally before a NAK.
 Departs: a consumer asks for a smaller window only if it loses more than LOSS_MAX of the packets. The loss of single
 packets, which NAKs repair, does not slow the transfer.
 """

@@ -65,8 +65,8 @@ BULK_MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "lost proposals are not repeated", COORDINATOR,
-        "            del self._proposed[entry]\n        for number",
-        "            pass\n        for number",
+        "            del self._proposed[entry]\n        if now",
+        "            pass\n        if now",
         "a proposal that the order lost is never made again",
         equivalent="a proposal is lost only with the primary view, and then the coordinator forgets all of them",
     ),
@@ -187,8 +187,9 @@ BULK_MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "forgets what it reported when it joins again", CONSUMER,
-        "            if message.gaps.is_complete:\n                self.kept[number] = message.gaps.seen\n            else:",
-        "            if True:",
+        "            if message.gaps.is_complete:\n                self.kept[number]",
+        "            if message.gaps.is_complete:\n                context = self._context\n"
+        "                context.outbox.append(Discard(number))\n                self.kept[number]",
         "a message that was accepted because of this member is lost",
     ),
     Mutant(

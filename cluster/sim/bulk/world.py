@@ -10,6 +10,7 @@ from __future__ import annotations
 from math import inf
 from typing import TYPE_CHECKING
 
+from cluster.bulk.consumer import BEHIND_MAX, KEPT
 from cluster.bulk.effects import (
     DeliverMessage,
     Discard,
@@ -24,7 +25,6 @@ from cluster.bulk.effects import (
     SendState,
     SendTo,
 )
-from cluster.bulk.consumer import BEHIND_MAX, KEPT
 from cluster.bulk.flow_control import FlowControl
 from cluster.bulk.master import Accept, ChangeView, Grant, Master
 from cluster.bulk.packets import Complete, DataPacket, NakDeny, Status

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import time
 from typing import TYPE_CHECKING
 
 import pytest
@@ -82,6 +83,30 @@ def test_a_stopped_consumer_continues_with_the_same_order_or_says_what_it_missed
     assert order == transfers.order("a") or (
         "were missed" in transfers.log("c") and [line for line in transfers.order("a") if line in order] == order
     )
+
+
+def test_a_large_file_is_not_held_in_memory(transfers: Transfers) -> None:
+    """The same processes with a small and with a large file: their largest memory differs by less than the file."""
+    large = 40_000_000
+    transfers.receiver("a")
+    peaks = []
+    for name, size in (("x", 1), ("y", large)):
+        transfers.sender(name, content(size))
+        sender = 0
+        while transfers.processes[name].poll() is None:
+            sender = max(sender, transfers.peak_memory(name))
+            time.sleep(0.01)
+        assert transfers.end(name) == 0, transfers.log(name)
+        wait_for(lambda name=name, size=size: transfers.has("a", f"{name}.bin", content(size)), "the transfer")  # type: ignore[misc]
+        peaks.append((sender, transfers.peak_memory("a")))
+    assert peaks[1][0] - peaks[0][0] < large / 2
+    assert peaks[1][1] - peaks[0][1] < large / 2
+
+
+def test_a_rate_that_is_none_is_refused(transfers: Transfers) -> None:
+    transfers.start("a", "send", str(transfers.folder / "key"), "--max-rate", "fast")
+    assert transfers.end("a") == 2
+    assert "'fast' is not a rate; write Mbit/s, such as 50" in transfers.log("a")
 
 
 def test_bad_arguments(transfers: Transfers) -> None:

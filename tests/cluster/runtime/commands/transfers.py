@@ -83,6 +83,12 @@ class Transfers:
         """Bytes of messages under way at this member."""
         return sum(path.stat().st_size for path in (self.folder / name).glob("bulk-*/*.in"))
 
+    def peak_memory(self, name: str) -> int:
+        """The largest resident memory of this process so far, in bytes."""
+        status = Path(f"/proc/{self.processes[name].pid}/status").read_text()
+        found = re.search(r"VmHWM:\s+(\d+) kB", status)
+        return 1024 * int(found[1]) if found else 0  # a process that has just ended has no memory
+
     def kill(self, name: str, number: signal.Signals = signal.SIGKILL) -> None:
         self.processes[name].send_signal(number)
 
