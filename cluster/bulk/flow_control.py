@@ -5,8 +5,9 @@ reliability. A consumer measures what it receives (`ReceptionMeter`) and asks, i
 reports, for a smaller window or a longer heartbeat. A producer does what the most demanding consumer asks:
 
     a window was asked for, and none of the last SETTLE heartbeats lowered it:  window := that window
-    the window was used up, no consumer asked, the socket took everything:      window := 17/16 window + 1
-    the same above the window that was asked for last:                          window := 129/128 window + 1
+    the window was used up, no consumer asked, the socket took everything:      window := 5/4 window + 1
+    the same once a window was asked for, up to that window:                    window := 17/16 window + 1
+    the same above that window:                                                 window := 129/128 window + 1
     a longer heartbeat was asked for:                                           heartbeat := twice as long
     none was asked for in RELAX heartbeats:                                     heartbeat := half as long
 
@@ -63,7 +64,7 @@ class FlowControl:
         self.was_blocked = False  # it was blocked in this heartbeat
         self._asked_window = WINDOW_ANY  # the smallest window that a consumer asked for in this heartbeat
         self._asked_heartbeat_ms = 0  # the longest heartbeat
-        self._threshold = window_max  # the window that was asked for last: above it the window grows slowly
+        self._threshold = 0  # the window that was asked for last: above it the window grows slowly
         self._since_cut = SETTLE
         self._relaxed = 0  # heartbeats in which no consumer asked for a longer one
 
@@ -93,7 +94,8 @@ class FlowControl:
                 self.window = self._threshold = max(floor, self._asked_window, self.window // 4, 1)
                 self._since_cut = 0
         elif self.used >= self.window and not self.was_blocked:
-            share = (16 if self.window < self._threshold else 128) * self.heartbeat_ms_min // self.heartbeat_ms
+            share = 4 if not self._threshold else 16 if self.window < self._threshold else 128
+            share = share * self.heartbeat_ms_min // self.heartbeat_ms
             self.window = min(self.window_max, self.window + self.window // max(1, share) + 1)
         self._adapt_heartbeat()
         self._asked_window = WINDOW_ANY

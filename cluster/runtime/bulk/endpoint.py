@@ -18,7 +18,7 @@ from cluster.runtime.net.transport import CannotListen
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-RECEIVE_BUFFER_LEN = 8 * 1024 * 1024
+RECEIVE_BUFFER_LEN = 16 * 1024 * 1024
 SEND_BUFFER_LEN = 1024 * 1024  # what the network does not take stays with the producer, which then waits
 SO_SNDBUFFORCE, SO_RCVBUFFORCE = 32, 33  # of Linux; the socket module does not have them
 UDP_SEGMENT, UDP_GRO = 103, 104

@@ -77,6 +77,8 @@ def _inject(world: BulkWorld, chance: SeededRandom, names: str) -> None:
         for number in range(2 * BEHIND_MAX):
             sender = flood.choice([name for name in names if name != starved])
             world.events.at(at + 0.005 * number, world.send, sender, 1, RATE_MIN)
+        for number in range(10):
+            world.events.at(at + 0.1 * number, world.send, starved, 20, RATE_MIN)
 
 
 def _inject_fault(world: BulkWorld, chance: SeededRandom, names: str) -> None:

@@ -351,7 +351,7 @@ class BulkWorld:
         self.count("all members had a message")
         number, content = message.number, node.sources[request]
         receivers = [p for p, one in process.context.master.joined.items() if one.is_ready and one.first < number]
-        nodes = [self.nodes[p.name] for p in receivers if self.nodes[p.name].id == p]
+        nodes = [self.nodes[p.name] for p in receivers if self.nodes[p.name].id == p != node.id]
         without = [
             one.id
             for one in nodes
