@@ -219,12 +219,6 @@ BULK_MUTANTS: tuple[Mutant, ...] = (
     ),
     # ---- what a member knows
     Mutant(
-        "forgets statuses that headers still have", KNOWLEDGE,
-        "        base = min(base, self.next - T_MAX)\n",
-        "",
-        "a producer that joined again does not learn what became of its message",
-    ),
-    Mutant(
         "a message that nobody receives stays pending", COORDINATOR,
         "            if not master.voters(number):  # nobody receives it any more",
         "            if False:",
