@@ -219,13 +219,6 @@ BULK_MUTANTS: tuple[Mutant, ...] = (
     ),
     # ---- what a member knows
     Mutant(
-        "a message that nobody receives stays pending", COORDINATOR,
-        "            if not master.voters(number):  # nobody receives it any more",
-        "            if False:",
-        "it holds its token for as long as its producer lives",
-        shown_by=39,
-    ),
-    Mutant(
         "a later header is believed", KNOWLEDGE,
         "                if known is None or (known.status is PENDING and slot.status is not PENDING):",
         "                if known is None or known != slot:",
