@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from cluster.layer import Delivered
     from cluster.names import ProcessId, View
     from cluster.replica import StateMachine
+    from cluster.reports.broadcast import ReportsFull
+    from cluster.reports.settings import ReportSettings
     from cluster.runtime.api.bulk import Bulk, BulkClosed, BulkGap, BulkMessage, ReceiveProgress, SendProgress
     from cluster.runtime.api.data_service import DataResult, DataService, QueryableMachine, QueryFailed
     from cluster.runtime.api.delivery_stream import Delivery, FellBehind, PrimaryView, Skipped
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
     from cluster.runtime.api.interim_service import InterimService
     from cluster.runtime.api.options import Bounds, Options, Tls
     from cluster.runtime.api.replica import Replica
+    from cluster.runtime.api.reports import PeerReports, ReportChange, ReportedValue, Reports
     from cluster.runtime.bulk.endpoint import MulticastGroup
     from cluster.runtime.disk.store_errors import StoreError
     from cluster.runtime.fatal_errors import MemberStops
@@ -56,12 +59,18 @@ __all__ = [
     "NotDelivered",
     "Options",
     "Outcome",
+    "PeerReports",
     "PrimaryView",
     "ProcessId",
     "QueryFailed",
     "QueryableMachine",
     "ReceiveProgress",
     "Replica",
+    "ReportChange",
+    "ReportSettings",
+    "ReportedValue",
+    "Reports",
+    "ReportsFull",
     "SendProgress",
     "SharedObject",
     "Skipped",
@@ -81,6 +90,8 @@ _NAMES_BY_MODULE = {
     "cluster.layer": ("Delivered",),
     "cluster.names": ("ProcessId", "View"),
     "cluster.replica": ("StateMachine",),
+    "cluster.reports.broadcast": ("ReportsFull",),
+    "cluster.reports.settings": ("ReportSettings",),
     "cluster.runtime.api.data_service": ("DataResult", "DataService", "QueryFailed", "QueryableMachine"),
     "cluster.runtime.api.delivery_stream": ("Delivery", "FellBehind", "PrimaryView", "Skipped"),
     "cluster.runtime.api.group": ("Full", "Group", "InDoubt", "NotDelivered"),
@@ -92,6 +103,7 @@ _NAMES_BY_MODULE = {
     "cluster.runtime.net.founding_check": ("AlreadyFounded",),
     "cluster.runtime.disk.store_errors": ("StoreError",),
     "cluster.runtime.api.replica": ("Replica",),
+    "cluster.runtime.api.reports": ("PeerReports", "ReportChange", "ReportedValue", "Reports"),
     "cluster.runtime.fatal_errors": ("MemberStops",),
     "cluster.runtime.net.transport": ("CannotListen",),
 }

@@ -9,8 +9,9 @@ A server describes a request by `RequestFacts` and asks three things, in this or
 `enter` returns a `Permit`, a `Denial`, a `Redirect` or `Forward` to another node, or a `Wait`. After a `Wait`,
 `on_decided` follows with one of the others, unless the wait is cancelled. A server with a fast path calls `start`
 instead: if it returns True, the request counts as served, and the server adds it to the account of its class
-(`plain_served`, `bytes_sent`). For a request of the fast path that another server answers it calls `hold`; `release`
-ends it, with the bytes that were sent. If such a request turns out to need more, `permit_for` makes a permit of it.
+(`plain_served`, `bytes_sent`). For a request of the fast path that an upstream server answers it calls `hold`, with the
+servers of its route and the one of them to use; `release` ends it, with the bytes that were sent. If such a request
+turns out to need more, `permit_for` makes a permit of it.
 
 Without a policy every request may start. A process on its own is a cluster of one; a member of a cluster joins the
 driver to its group (`driver.join_group`) and opens redirects (`open_redirects`).
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from qosweb.admission.clock import Clock
     from qosweb.admission.engine_driver import EngineDriver
     from qosweb.admission.facts import HeadFacts, RequestFacts
+    from qosweb.admission.gate import SendThrottle, Servers
     from qosweb.admission.outcomes import Decided, Hold, OnDecided, Permit, Wait
     from qosweb.engine.engine import EngineListener
     from qosweb.engine.local.request_ids import RequestId
@@ -58,7 +60,7 @@ class AdmissionControl:
         *,
         name: str,
         capacity_bps: int | None,
-        paces: bool = False,
+        throttle: SendThrottle | None = None,
         is_member: bool = False,
         life: int = 0,
         index: str = "index.html",
@@ -67,9 +69,9 @@ class AdmissionControl:
     ) -> None:
         """`policy` None: everything is admitted, and there is no engine. `capacity_bps` None: it is measured.
 
-        `paces`: responses are paced to their channels (`Permit.rate_bps`). `is_member` and `life` are those of
-        `Engine`. `index` is the page of a directory. `listener` gets the events of the engine after admission control
-        has handled them; `log_message` prints a line for the operator.
+        `throttle`: responses are paced, each to at least the rate of its channel (`Permit.rate_bps`). `is_member` and
+        `life` are those of `Engine`. `index` is the page of a directory. `listener` gets the events of the engine after
+        admission control has handled them; `log_message` prints a line for the operator.
         """
         self._clock = clock
         self._index = index
@@ -85,13 +87,16 @@ class AdmissionControl:
             self._gate = OpenGate(clock, self.meter)
         else:
             self.engine = Engine(ProcessId(name), policy, self, is_member=is_member, life=life)
-            gate = EngineGate(loop, self.engine, clock, self.meter, self.accounts, self.redirects, paces=paces)
+            gate = EngineGate(loop, self.engine, clock, self.meter, self.accounts, self.redirects, throttle=throttle)
             self._gate = gate
             self.driver = gate.driver
             self._reporter = CapacityReporter(gate.driver, self.meter, clock)
-        # The fast path: whether a request of this class may start now; see above. (An attribute saves a call.)
-        self.start: Callable[[ClassAccount], bool] = self._gate.start
-        self.hold: Callable[[ClassAccount], Hold | None] = self._gate.hold
+        # The fast path: whether a request of this class with a response of this size may start now; see above. (An
+        # attribute saves a call.)
+        self.start: Callable[[ClassAccount, int], bool] = self._gate.start
+        if throttle is not None and isinstance(self._gate, EngineGate):
+            self.start = self._gate.start_throttled
+        self.hold: Callable[[ClassAccount, Servers, str], Hold | None] = self._gate.hold
         self.release: Callable[[Hold, int], None] = self._gate.release
 
     # ---- requests
@@ -117,13 +122,20 @@ class AdmissionControl:
         self.accounts.classifier.record_access(facts, now)
 
     def enter(
-        self, facts: RequestFacts, account: ClassAccount, on_decided: OnDecided, *, size: int | None = None
+        self,
+        facts: RequestFacts,
+        account: ClassAccount,
+        on_decided: OnDecided,
+        *,
+        size: int | None = None,
+        servers: Servers | None = None,
     ) -> Decided | Wait:
         """Ask to start a request. `size` is that of the response body; None: unknown, the class's mean is charged.
 
-        `on_decided` is called later, only if this returns a `Wait`.
+        `servers`: the request is for one of these upstream servers, by name; the flag tells whether all nodes share it.
+        Its permit names the server. `on_decided` is called later, only if this returns a `Wait`.
         """
-        return self._gate.enter(facts, account, size, on_decided)
+        return self._gate.enter(facts, account, size, on_decided, servers)
 
     def permit_for(self, hold: Hold) -> Permit:
         """Turn ``hold`` into a permit, which ends it instead of `release`."""
@@ -135,6 +147,20 @@ class AdmissionControl:
             return None
         lifetime_ms = self.engine.machine.scheduler.bound.terms[account.number].lifetime_ms
         return None if lifetime_ms is None else lifetime_ms / 1000
+
+    def send_weight(self, account: ClassAccount) -> int | None:
+        """The weight of a class in the order of sending, in parts per million; None: it is always available.
+
+        A class has at least the weight of its guaranteed share. 0: it gets what no other class can use.
+        """
+        if self.engine is None:
+            return 0
+        scheduler, number = self.engine.machine.scheduler, account.number
+        if number >= len(scheduler.weights):  # a class of an earlier policy
+            return 0
+        if scheduler.bound.always[number]:
+            return None
+        return max(scheduler.weights[number], scheduler.bound.guaranteed[number])
 
     @property
     def in_service(self) -> int:

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from cluster.runtime.api.data_service import DataQueries
     from cluster.runtime.api.interim_service import InterimService
     from cluster.runtime.api.options import Options
+    from cluster.runtime.api.reports import Reports
     from cluster.runtime.disk.memory_store import AnyStore
     from cluster.runtime.disk.rows import Recovery
     from cluster.runtime.submissions import Handle
@@ -71,6 +72,7 @@ class Group:
         founder: bool,
         interim: InterimService | None = None,
         queries: DataQueries | None = None,
+        reports: Reports | None = None,
     ) -> None:
         self.options = options
         self.me = me
@@ -82,9 +84,10 @@ class Group:
         self.diverged_count = 0
         self.driver = Driver(
             options, me, store, self.machine, self, founder=founder, interim=interim, queries=queries,
-            order_log=options.order_log, trace=options.trace,
+            reports=reports, order_log=options.order_log, trace=options.trace,
         )  # fmt: skip
         self.interim = interim
+        self.reports = reports
         self.services = [service for service in (interim, queries) if service is not None]
         for service in self.services:
             service.attach(self.driver)
@@ -105,6 +108,7 @@ class Group:
         *,
         interim: InterimService | None = None,
         queries: DataQueries | None = None,
+        reports: Reports | None = None,
     ) -> Group:
         """Found a group with this process as its first and only member. Once in the life of a cluster.
 
@@ -121,7 +125,7 @@ class Group:
                 options.data, create_for=Purpose.FOUNDING, name=options.name, cluster_id=options.cluster
             )
             me = disk.me
-        return await cls._begin(options, me, store, machine, interim, queries, founder=True)
+        return await cls._begin(options, me, store, machine, interim, queries, reports, founder=True)
 
     @classmethod
     async def join(
@@ -131,6 +135,7 @@ class Group:
         *,
         interim: InterimService | None = None,
         queries: DataQueries | None = None,
+        reports: Reports | None = None,
     ) -> Group:
         """Join a group, or resume membership from disk. Retries for ever; never founds a group."""
         options.validate()
@@ -144,7 +149,7 @@ class Group:
         if not options.contacts and store.load().boot == 0:
             store.close()
             raise ValueError("options.contacts is empty: a process that joins needs the address of a member")
-        return await cls._begin(options, me, store, machine, interim, queries, founder=False)
+        return await cls._begin(options, me, store, machine, interim, queries, reports, founder=False)
 
     @classmethod
     async def _begin(
@@ -155,10 +160,11 @@ class Group:
         machine: StateMachine | None,
         interim: InterimService | None = None,
         queries: DataQueries | None = None,
+        reports: Reports | None = None,
         *,
         founder: bool,
     ) -> Group:
-        group = cls(options, me, store, machine, founder, interim, queries)
+        group = cls(options, me, store, machine, founder, interim, queries, reports)
         for recovery in group.recoveries:
             log.warning("this group was recovered without a majority, and may have lost entries, %s", recovery)
         try:
@@ -350,6 +356,8 @@ class Group:
         self.on_room()
         for service in self.services:
             service.detach(self.driver, why)
+        if self.reports is not None and self.driver.transport.report_streams is not None:
+            self.reports.detach(self.driver.transport.report_streams)
         if self.feed is not None:
             self.feed.close()
         self.stopped.set()

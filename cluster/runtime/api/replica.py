@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from cluster.runtime.api.data_service import DataQueries
     from cluster.runtime.api.interim_service import InterimService
     from cluster.runtime.api.options import Options
+    from cluster.runtime.api.reports import Reports
     from cluster.runtime.disk.rows import Recovery
 
 log = logging.getLogger("cluster.replica")
@@ -51,11 +52,13 @@ class Replica:
         empty: bytes,
         interim: InterimService | None = None,
         queries: DataQueries | None = None,
+        reports: Reports | None = None,
     ) -> None:
         self.options = options
         self.machine = machine
         self.interim = interim
         self._queries = queries
+        self.reports = reports
         self.group = group  # replaced at each restart
         self.restarts = 0  # restarts because of divergence
         self.error: BaseException | None = None  # why this replica failed
@@ -74,11 +77,12 @@ class Replica:
         *,
         interim: InterimService | None = None,
         queries: DataQueries | None = None,
+        reports: Reports | None = None,
     ) -> Replica:
         """Found a group with this replica as its only member. Once in the life of a cluster."""
         empty = machine.snapshot()
-        group = await Group.found(options, machine, interim=interim, queries=queries)
-        return cls(options, machine, group, empty, interim, queries)
+        group = await Group.found(options, machine, interim=interim, queries=queries, reports=reports)
+        return cls(options, machine, group, empty, interim, queries, reports)
 
     @classmethod
     async def join(
@@ -88,11 +92,12 @@ class Replica:
         *,
         interim: InterimService | None = None,
         queries: DataQueries | None = None,
+        reports: Reports | None = None,
     ) -> Replica:
         """Join a group, or resume from disk. Retries for ever; never founds a group. `machine` must be unused."""
         empty = machine.snapshot()
-        group = await Group.join(options, machine, interim=interim, queries=queries)
-        return cls(options, machine, group, empty, interim, queries)
+        group = await Group.join(options, machine, interim=interim, queries=queries, reports=reports)
+        return cls(options, machine, group, empty, interim, queries, reports)
 
     # ---- submissions
 
@@ -199,7 +204,9 @@ class Replica:
         self.restarts += 1
         contacts = dict.fromkeys((*self.options.contacts, *old.driver.transport.book.addresses))
         options = msgspec.structs.replace(self.options, contacts=tuple(contacts))
-        self._adopt(await Group.join(options, self.machine, interim=self.interim, queries=self._queries))
+        self._adopt(
+            await Group.join(options, self.machine, interim=self.interim, queries=self._queries, reports=self.reports)
+        )
         log.critical("%s is now %s and waits for the state of the other members", old.me, self.group.me)
 
     def _stopped(self, error: BaseException | None) -> None:

@@ -130,8 +130,7 @@ class Relay:
         self._rid = b""
         self._held = b""  # the head of the response, until the first bytes of its body are there
         self._chunked = False
-        self._attempts = 0
-        self._sends = 0  # how often it was sent, at least in part
+        self._attempts = self._sends = 0  # sends: how often it was sent, at least in part
         self._over = False
 
     def start(self) -> None:
@@ -149,7 +148,7 @@ class Relay:
             server: UpstreamServer | None = context.upstreams.peer(self.place.origin)
         else:
             context.upstreams.budget.count_request(self._active_at)
-            server = route.pick(self._active_at, is_repeatable=self._may_repeat())
+            server = route.granted(exchange.permit, self._active_at, is_repeatable=self._may_repeat())
         assert server is not None
         if exchange.rid is None:
             exchange.rid = context.recorder.next_rid()
@@ -166,6 +165,7 @@ class Relay:
                 self._transport.write(CONTINUE)
         permit = exchange.permit
         if permit is not None and permit.rate_bps is not None:
+            assert context.pacer is not None
             self._output = PacedOutput(context.pacer, self._transport, permit, self._on_drained, self._on_paced_end)
         self._enter(server)
 
@@ -249,6 +249,8 @@ class Relay:
 
     def client_resumed(self) -> None:
         """The client takes more bytes."""
+        if self._output is not None:
+            self._output.on_client_reads()
         if self._upstream is not None and (self._output is None or not self._output.is_full):
             self._upstream.resume_reading()
 
@@ -413,6 +415,7 @@ class Relay:
         if self._output is not None:
             self._output.put(head, part, ends=ends)
             if ends:
+                self.exchange.leave_server(self.status)
                 self._release(reusable=True)
             elif self._output.is_full and self._upstream is not None:
                 self._upstream.pause_reading()
@@ -577,10 +580,9 @@ class Relay:
 
     def _close(self, *, reusable: bool) -> None:
         self._over = True
-        output = self._output
-        if output is not None:
-            output.close()
-            self.exchange.channel_until = output.until
+        self.exchange.leave_server(self.status if self.is_complete else 0)
+        if self._output is not None:
+            self._output.close()
         self._release(reusable=reusable)
 
     def _release(self, *, reusable: bool) -> None:

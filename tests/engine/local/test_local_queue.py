@@ -16,7 +16,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from cluster.names import ProcessId, make_view
 from qosweb.engine.engine import QUIET_MS, Engine
 from qosweb.engine.local import expected_redirects
-from qosweb.engine.local import local_queue as module
+from qosweb.engine.local import request_queue as module
 from qosweb.engine.local.expected_redirects import VISIT_MS
 from qosweb.engine.local.requests import Decision, Deny, GoTo, Phase, Request, Start
 from qosweb.engine.replicated import entries
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     import pytest
 
     from cluster.names import View
+    from qosweb.engine.local.local_queue import LocalQueue
     from qosweb.engine.replicated.compiled_policy import CompiledPolicy
     from qosweb.engine.replicated.effects import EntryRejected, Reported, UpstreamsReported
 
@@ -70,7 +71,7 @@ class Bench:
         self.flights: list[tuple[bytes, NodeBatch]] = []  # on their way
 
     @property
-    def local_queue(self) -> module.LocalQueue:
+    def local_queue(self) -> LocalQueue:
         return self.engine.local_queue
 
     def apply(self, origin: ProcessId, body: bytes) -> None:
@@ -156,30 +157,32 @@ class Life(RuleBasedStateMachine):
         self.fates += [self.bench.ask(class_number, cost) for _ in range(count)]
         self.bench.turn()
 
-    @rule(class_number=st.integers(0, 3), count=st.integers(1, 3))
-    def hold(self, class_number: int, count: int) -> None:
-        """Requests on the fast path that another server answers."""
-        local_queue = self.bench.local_queue
-        for _ in range(count):
-            request = local_queue.hold(class_number, PAGE) if local_queue.is_open_to(class_number) else None
-            if request is not None:
-                fate = Fate()
-                fate.request = request
-                fate(Start(request.rate_bps))
-                self.fates.append(fate)
-
-    @rule()
-    def tell_held(self) -> None:
-        self.bench.local_queue.tell_held()
-        self.bench.turn()
-
     @rule(which=st.integers(0, 99), cost=st.sampled_from([0, PAGE]))
     def finish(self, which: int, cost: int) -> None:
-        running = [one.request for one in self.live() if one.request and one.request.phase is Phase.RUNNING]
+        phases = Phase.RUNNING, Phase.LENT
+        running = [one.request for one in self.live() if one.request and one.request.phase in phases]
         if running:
             request = running[which % len(running)]
             self.bench.local_queue.finish(request, cost)
             self.bench.local_queue.finish(request, cost)  # a second time is nothing
+            self.bench.turn()
+
+    @rule(which=st.integers(0, 99), cost=st.sampled_from([0, PAGE]))
+    def lend(self, which: int, cost: int) -> None:
+        running = [one.request for one in self.live() if one.request and one.request.phase is Phase.RUNNING]
+        if running:
+            request = running[which % len(running)]
+            self.bench.local_queue.lend(request, cost)
+            assert request.phase is Phase.LENT
+            self.bench.turn()
+
+    @rule(which=st.integers(0, 99), cost=st.sampled_from([1, PAGE]))
+    def reclaim(self, which: int, cost: int) -> None:
+        lent = [one.request for one in self.live() if one.request and one.request.phase is Phase.LENT]
+        if lent:
+            request = lent[which % len(lent)]
+            has_channel = self.bench.local_queue.reclaim(request, cost)
+            assert (request.phase is Phase.RUNNING) == has_channel
             self.bench.turn()
 
     @rule(which=st.integers(0, 99), cost=st.sampled_from([0, PAGE, 100 * PAGE]))
@@ -331,22 +334,6 @@ def alone(policy: CompiledPolicy = COMPILED[0], channels: int = 1) -> Bench:
     bench = Bench(policy, channels)
     bench.turn()
     return bench
-
-
-def test_a_held_channel_is_room_that_others_lack_and_is_told_when_they_wait() -> None:
-    bench = alone()
-    held = bench.local_queue.hold(0, PAGE)
-    assert held is not None
-    assert bench.local_queue.hold(0, PAGE) is None
-    assert not any(pipe.channels for pipe in bench.engine.machine.pipes.values())  # only this node knows of it
-    bench.local_queue.tell_held()
-    waiting = bench.ask()
-    bench.turn()
-    assert [len(pipe.channels) for pipe in bench.engine.machine.pipes.values()] == [1]
-    assert waiting.decisions == []
-    bench.local_queue.finish(held, PAGE)
-    bench.turn()
-    assert isinstance(waiting.decisions[0], Start)
 
 
 def test_requests_start_at_once_while_there_is_room() -> None:
@@ -662,3 +649,74 @@ def test_a_bound_on_pages_is_not_the_client_s() -> None:
     bench.later(300)
     assert "client_bound" not in denials(fates)
     assert denials(fates)["bound"] > 0
+
+
+def started(fate: Fate) -> Request:
+    assert fate.request is not None
+    assert isinstance(fate.decisions[0], Start)
+    return fate.request
+
+
+def test_a_lent_channel_is_used_by_the_next_request_and_taken_back_when_it_is_free() -> None:
+    bench = alone()
+    first, second = bench.ask(cost=10 * PAGE), bench.ask()
+    bench.turn()
+    slow = started(first)
+    bench.local_queue.lend(slow, PAGE)
+    bench.turn()
+    other = started(second)
+    assert bench.local_queue.used_bps == other.rate_bps
+    bench.local_queue.finish(other, PAGE)
+    bench.turn()
+    assert bench.local_queue.reclaim(slow, 9 * PAGE)
+    bench.turn()
+    assert bench.local_queue.used_bps == slow.rate_bps
+    bench.local_queue.finish(slow, 10 * PAGE)
+    bench.later(QUIET_MS)
+    [totals] = [one.totals for one in bench.engine.machine.classes if one.totals.started]
+    assert (totals.started, totals.started_cost) == (2, 11 * PAGE)
+
+
+def test_what_is_sent_while_a_channel_is_lent_is_charged_to_the_class() -> None:
+    bench = alone()
+    slow = started(bench.ask(cost=10 * PAGE))
+    bench.local_queue.lend(slow, PAGE)
+    bench.later(QUIET_MS)
+    bench.local_queue.finish(slow, 3 * PAGE)
+    bench.later(QUIET_MS)
+    [totals] = [one.totals for one in bench.engine.machine.classes if one.totals.started]
+    assert (totals.started, totals.started_cost) == (1, 3 * PAGE)
+
+
+def test_a_full_pipe_is_exceeded_only_by_a_class_that_is_not_ahead() -> None:
+    bench = alone(channels=8)
+    slow = started(bench.ask(0, 4 * PAGE))
+    bench.local_queue.lend(slow, PAGE)
+    fates = [bench.ask(number % 2, PAGE) for number in range(40)]
+    bench.turn()
+    assert sum(bool(one.decisions) for one in fates) >= 8
+    scheduler = bench.engine.machine.scheduler
+    mine = bench.engine.machine.classes[0]
+    mine.virtual = scheduler.virtual + 1
+    assert not bench.local_queue.reclaim(slow, 3 * PAGE)
+    mine.virtual = scheduler.virtual
+    assert bench.local_queue.reclaim(slow, 3 * PAGE)
+
+
+def test_always_available_requests_exceed_a_full_pipe_within_a_bound() -> None:
+    policy = policy_of("</now>.available = always\n")
+    bench = alone(policy, channels=2)
+    names = bench.engine.machine.names_now()
+    now = names.index("/now")
+    other = next(number for number in range(len(names)) if number != now)
+    for _ in range(4):
+        bench.ask(other)
+    bench.turn()
+    queue = bench.local_queue
+    extra = [queue.start_at_once(now, PAGE, may_exceed=True) for _ in range(3)]
+    assert [one is not None for one in extra] == [True, True, False]
+    assert queue.start_at_once(other, PAGE, may_exceed=True) is None
+    for one in extra[:2]:
+        assert one is not None
+        queue.finish(one, PAGE)
+    assert queue.start_at_once(now, PAGE, may_exceed=True) is not None
