@@ -15,6 +15,7 @@ BENCHMARKS = {
     "loadgen": "the load generator, compared with wrk at the same rate",
     "memory": "memory of a node before and after a million requests",
     "proxy": "a reverse proxy, compared with nginx and HAProxy by processor time per request",
+    "sending": "a node with a set capacity: what one client gets, and what slow readers cost others",
     "shares": "dividing the capacity among 5, 20 and 50 classes, compared with a linear program of scipy",
     "stack": "one broadcast through the whole group stack, by batch size and by layer",
     "store": "a transaction on disk, compared with plain appends to a file",

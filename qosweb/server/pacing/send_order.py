@@ -3,9 +3,9 @@
 Two rules, the first before the second:
 
 - Minimum. A response that started at ``t0`` in a channel of rate ``r`` is due to have sent (costs included) at least
-  ``r (t - t0)`` at time ``t``. Of the responses that are due, the one with the earliest due time is next; those of
-  always-available classes come first. The channels of all responses fit into the pipe (see `engine.local.local_queue`),
-  so that every response keeps its minimum.
+  ``r (t - t0)`` at time ``t``. Of the responses that are due, the one with the earliest due time is next. Those of
+  always-available classes come first, and their first URGENT_BYTES are due at once. The channels of all responses fit
+  into the pipe (see `engine.local.local_queue`), so that every response keeps its minimum.
 - Shares. What is left goes to the class with the least virtual time, round robin within the class. The virtual time of
   a class advances by ``bytes / weight`` whenever it sends, by either rule. Always-available classes come first, classes
   without weight last.
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 LEAD_S = 0.25
 LAG_S = 0.25
 CREDIT_S = 0.1
+URGENT_BYTES = 256 << 10
 PPM = 1_000_000
 
 
@@ -133,7 +134,7 @@ class SendOrder:
                 flow.in_heap = False
                 if not flow.is_ready or not flow.has_channel:
                     continue
-                if _due_s(flow, quantum) <= now:
+                if self._due_s(flow, quantum) <= now:
                     return flow
                 self._expect(flow, quantum)  # it was sent some by its share
         return self._next_by_share()
@@ -181,9 +182,10 @@ class SendOrder:
         if not flow.in_heap and flow.has_channel:
             flow.in_heap = True
             heap = self._heaps[0 if self._weight_of(flow.account) is None else 1]
-            heappush(heap, (_due_s(flow, quantum), next(self._numbers), flow))
+            heappush(heap, (self._due_s(flow, quantum), next(self._numbers), flow))
 
-
-def _due_s(flow: SendFlow, quantum: int) -> float:
-    """When the next bytes of a response are due."""
-    return flow.start_s + (flow.cost + flow.next_cost(quantum)) / flow.rate_bps
+    def _due_s(self, flow: SendFlow, quantum: int) -> float:
+        """When the next bytes of a response are due."""
+        if flow.cost < URGENT_BYTES and self._weight_of(flow.account) is None:
+            return 0.0
+        return flow.start_s + (flow.cost + flow.next_cost(quantum)) / flow.rate_bps

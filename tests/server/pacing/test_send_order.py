@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from qosweb.admission.class_accounts import ClassAccount
-from qosweb.server.pacing.send_order import LEAD_S, SendFlow, SendOrder
+from qosweb.server.pacing.send_order import LEAD_S, URGENT_BYTES, SendFlow, SendOrder
 
 QUANTUM = 1000
 RATE = 1_000_000.0
@@ -116,6 +116,14 @@ def test_always_available_classes_come_first_and_those_without_weight_last() -> 
     assert part(pipe.run(0.1), some) > 0.97
     pipe.add(now)
     assert part(pipe.run(0.1), now) > 0.97
+
+
+def test_a_large_response_of_an_always_available_class_leaves_others_their_minimum() -> None:
+    pipe = Pipe()
+    now, some = Endless("now", 300_000), Endless("b", 700_000)
+    pipe.add(now, some)
+    assert part(pipe.run(URGENT_BYTES / RATE), now) > 0.97
+    assert pipe.run(2)[some] / 2 >= 0.98 * 700_000
 
 
 def test_a_response_without_a_channel_has_no_minimum_until_it_gets_one() -> None:
