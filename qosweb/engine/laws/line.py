@@ -13,8 +13,8 @@ States of the law:
 
     released  R is infinite: the line is not short, or its queue is not ours.
     holding   R follows the formula above.
-    draining  R is half of lam for a moment: the queue of our own bytes vanishes, so that the round trip shows its floor.
-              A floor well above zero is the queue of others: release.
+    draining  R is half of lam for a moment: the queue of our own bytes vanishes, and the round trip shows its floor. A
+              floor well above zero is the queue of others: release.
 
 Evidence. ``q`` is the smaller of two estimates: the round trip above its base, and bytes in flight over ``lam`` above
 the base. Single late ticks are no evidence: the median of three counts, and after a gap between ticks, when this
@@ -83,8 +83,10 @@ class _Episode:
 class LineLaw:
     """Call `tick` about every TICK_S; then send at `rate`."""
 
-    def __init__(self) -> None:
+    def __init__(self, most_bps: float = inf) -> None:
+        """`most_bps`: the rate never exceeds it, except that it is infinite while released."""
         self.rate = inf  # bytes per second; infinite: released
+        self._most_bps = most_bps
         self.state = LineState.RELEASED
         self.queue_s = 0.0
         self.delivered_bps = 0.0  # lam
@@ -124,7 +126,7 @@ class LineLaw:
         elif queue_s is not None and now > self._hold_until:
             self._follow(now, seen, self.queue_s)
         if self.state is not LineState.RELEASED:
-            self.rate = max(self.rate, RATE_MIN)
+            self.rate = min(max(self.rate, RATE_MIN), self._most_bps)
 
     # ---- evidence
 

@@ -6,10 +6,12 @@ import asyncio
 import errno
 import socket
 from dataclasses import dataclass
+from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from qosweb.admission import AdmissionControl, Clock
+from qosweb.engine.laws.line import LineState
 from qosweb.engine.replicated.compiled_policy import CompiledPolicy
 from qosweb.errors import UsageError
 from qosweb.http.forwarded import TrustedNetworks
@@ -33,6 +35,7 @@ from qosweb.server.connection.proxied_connection import ProxiedConnection
 from qosweb.server.connection.tls import TlsFiles
 from qosweb.server.files.files import Root
 from qosweb.server.files.page_store import PageStore
+from qosweb.server.pacing.line_watch import LineWatch
 from qosweb.server.pacing.send_pacer import SendPacer
 from qosweb.server.pacing.socket_buffers import limit_unsent
 from qosweb.server.process.console import log_message, place_of
@@ -94,8 +97,10 @@ class Node:
         policy = self._read_policy()
         self._spec_text = None if policy is None else policy.text  # of the specification's file, as it was last read
         self.pacer: SendPacer | None = None
-        if settings.capacity is not None:
-            self.pacer = SendPacer(self._loop, settings.capacity, lambda account: self.admission.send_weight(account))
+        self.line: LineWatch | None = None
+        if settings.capacity is not None or (settings.find_line and policy is not None):
+            rate_bps = settings.capacity or inf
+            self.pacer = SendPacer(self._loop, rate_bps, lambda account: self.admission.send_weight(account))
         self.admission = AdmissionControl(
             self._loop,
             self.clock,
@@ -191,8 +196,13 @@ class Node:
 
     async def start(self) -> Listening:
         listener = bind(self.settings.listen, "--listen")
-        if self.pacer is not None:
+        if self.settings.capacity is not None:
             limit_unsent(listener)
+        if self.pacer is not None and self.settings.find_line:
+            most_bps = self.settings.capacity or inf
+            transports = self.connections.transports
+            self.line = LineWatch(self._loop, self.pacer, transports, most_bps, self._on_line_rate)
+            self.line.start()
         address = address_of(listener)
         await self._enter_cluster(f"{'http' if self.tls is None else 'https'}://{address}")
         self.recorder.announce_policy()
@@ -417,6 +427,15 @@ class Node:
         except TimeoutError:
             raise UsageError(f"the cluster was not founded within {FOUNDING_S:g} s") from None
 
+    def _on_line_rate(self) -> None:
+        """The outgoing line has become short, is no longer short, or has perhaps another rate."""
+        assert self.line is not None
+        self.admission.refresh_limit()
+        is_held = self.line.law.state is not LineState.RELEASED
+        if not is_held or self.line.line_bps is not None:  # not while it is probed
+            self.admission.meter.line_bps = self.line.line_bps
+            self._report_capacity()
+
     def _report_capacity(self, *, anew: bool = False) -> None:
         """Report this node's capacity and clock to the cluster, if they have changed noticeably."""
         engine, wall_ms = self.admission.engine, self.admission.wall_ms()
@@ -467,6 +486,8 @@ class Node:
         for chore in self._chores:
             chore.cancel()
         await asyncio.gather(*self._chores, return_exceptions=True)
+        if self.line is not None:
+            self.line.close()
         self.admission.close()
         if self.membership is not None:
             await self.membership.close()

@@ -109,7 +109,7 @@ def test_a_queue_of_others_is_released_and_tried_again_later_and_later() -> None
 def test_the_line_is_released_when_nothing_has_waited_for_a_while() -> None:
     line = SimulatedLine(60 * MBIT)
     line.run(3)
-    assert line.law.state is not LineState.RELEASED
+    assert line.law.rate < inf
     line.demand_bps = 5 * MBIT
     line.run(15)
     assert line.law.state is LineState.RELEASED
