@@ -19,8 +19,8 @@ from pathlib import Path
 
 from loadgen.experiments.namespaces import NamespaceNetwork, NamespacesUnavailable
 from tests.bench import wrk
-from tests.bench.contenders import environment
 from tests.bench.http import cpu_s
+from tests.support.nodes import environment
 
 SPEC = "set lifetime = 60s\n</a>.server_resource = 65%\n</b>.server_resource = 35%\n"
 PORT = 8080

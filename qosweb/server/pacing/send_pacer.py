@@ -127,6 +127,7 @@ class SendPacer:
         self._refill(perf_counter())
         self.is_limited = rate_bps < UNLIMITED_BPS
         self._rate = min(float(rate_bps), UNLIMITED_BPS)
+        self._order.rate_bps = self._rate
         self._tokens = min(self._tokens, self._rate * IDLE_S)
         self._quantum = min(max(int(self._rate * QUANTUM_S), QUANTUM_MIN), QUANTUM_MAX)
 
@@ -168,7 +169,7 @@ class SendPacer:
         self._order.set_waiting(flow)
 
     def _set_ready(self, flow: PacedFlow, now: float) -> None:
-        self._order.set_ready(flow, now, self._rate, self._quantum)
+        self._order.set_ready(flow, now, self._quantum)
         if not flow.has_channel:
             self._returned.append((now, flow))
 
