@@ -63,7 +63,7 @@ class WatchedConnection:
 
 
 class LineWatch:
-    """`law` is its state. `on_rate` is called when the rate may have changed noticeably."""
+    """`law` is its state. `on_rate` gets the rate when it may have changed noticeably; None: the line is not short."""
 
     def __init__(
         self,
@@ -71,7 +71,7 @@ class LineWatch:
         pacer: SendPacer,
         transports: Callable[[], Iterable[asyncio.Transport]],
         most_bps: float,
-        on_rate: Callable[[], None],
+        on_rate: Callable[[int | None], None],
     ) -> None:
         """`transports`: of all connections. `most_bps`: the rate that the operator has set; infinite: none."""
         self.law = LineLaw(most_bps)
@@ -98,11 +98,6 @@ class LineWatch:
         for transport in list(self._watched):
             self._forget(transport)
 
-    @property
-    def line_bps(self) -> int | None:
-        """The rate of the line while it is short; None otherwise, and for the moment in which it is probed."""
-        return int(self.law.rate) if self.law.state is LineState.HOLDING else None
-
     def _tick(self) -> None:
         law = self.law
         self._search()
@@ -115,8 +110,10 @@ class LineWatch:
         if not (was_released and is_released):
             self._pacer.set_rate(min(law.rate, self._most_bps))
         self._ticks += 1
-        if was_released != is_released or (not is_released and self._ticks % REPORT_TICKS == 0):
-            self._on_rate()
+        if is_released and not was_released:
+            self._on_rate(None)
+        elif law.state is LineState.HOLDING and (was_released or self._ticks % REPORT_TICKS == 0):
+            self._on_rate(int(law.rate))
         self._timer = self._loop.call_later(TICK_S if self._watched else IDLE_TICK_S, self._tick)
 
     def _search(self) -> None:

@@ -8,7 +8,6 @@ from math import inf
 from typing import TYPE_CHECKING
 
 from qosweb.admission import AdmissionControl, Clock
-from qosweb.engine.laws.line import LineState
 from qosweb.engine.replicated.compiled_policy import CompiledPolicy
 from qosweb.errors import UsageError
 from qosweb.http.forwarded import TrustedNetworks
@@ -485,14 +484,11 @@ class Node:
         except TimeoutError:
             raise UsageError(f"the cluster was not founded within {FOUNDING_S:g} s") from None
 
-    def _on_line_rate(self) -> None:
-        """The outgoing line has become short, is no longer short, or has perhaps another rate."""
-        assert self.line is not None
+    def _on_line_rate(self, line_bps: int | None) -> None:
+        """The outgoing line has become short, is no longer short (None), or has perhaps another rate."""
         self.admission.refresh_limit()
-        is_held = self.line.law.state is not LineState.RELEASED
-        if not is_held or self.line.line_bps is not None:  # not while it is probed
-            self.admission.meter.line_bps = self.line.line_bps
-            self._report_capacity()
+        self.admission.meter.line_bps = line_bps
+        self._report_capacity()
 
     def _report_capacity(self, *, anew: bool = False) -> None:
         """Report this node's capacity and clock to the cluster, if they have changed noticeably."""
