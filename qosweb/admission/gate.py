@@ -128,10 +128,12 @@ class EngineGate(OpenGate):
     def release(self, hold: Hold, bytes_sent: int) -> None:
         assert hold.request is not None
         queue = self._engine.local_queue
-        queue.now_ms = self.driver.now_ms()  # the request that starts next may be late already
+        if queue.has_ready:
+            queue.now_ms = self.driver.now_ms()  # the request that starts next may be late already
         queue.finish(hold.request, self.fixed_bytes + bytes_sent)
         self._learn_size(hold.account.name, bytes_sent)
-        super().release(hold, bytes_sent)
+        self.in_service -= 1
+        hold.account.in_service -= 1
 
     def permit_for(self, hold: Hold) -> Permit:
         request = hold.request
@@ -143,7 +145,8 @@ class EngineGate(OpenGate):
 
     def _learn_size(self, name: str, bytes_sent: int) -> None:
         mean = self._means.get(name, bytes_sent)
-        self._means[name] = mean + (bytes_sent - mean) // MEAN_OF
+        if bytes_sent != mean or name not in self._means:
+            self._means[name] = mean + (bytes_sent - mean) // MEAN_OF
 
     def _refresh(self) -> None:
         """Recompute which classes may start at once."""

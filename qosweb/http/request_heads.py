@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import functools
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from qosweb.http.field_lines import FIELD_LINE, TOKEN, KnownLines
 from qosweb.http.forwarded import is_about_client
@@ -43,6 +43,7 @@ _SLASH = ord("/")
 _NO_VERSION = re.compile(rb"" + TOKEN + rb" /[\x21-\x7e]*")
 _BEGUN_REQUEST_LINE = re.compile(rb"(?:" + TOKEN + rb"(?: [^\x00-\x1f\x7f]*)?)?\r?")
 _BEGUN_FIELD_LINE = re.compile(rb"(?:" + TOKEN + rb"(?::[\t\x20-\x7e\x80-\xff]*)?)?\r?")
+_PERSISTENCE = re.compile(rb"(?i:keep-alive|close)?")
 _LENGTH = re.compile(rb"[0-9]{1,20}")
 _CODINGS = re.compile(rb"(?:(?!(?:chunked|identity)[ \t]*,)" + TOKEN + rb"[ \t]*,[ \t]*)*chunked", re.IGNORECASE)
 
@@ -59,6 +60,7 @@ VIA = 1 << 8
 CLIENT_CLAIM = 1 << 9  # says who the client is; see `forwarded`
 REQUEST_ID = 1 << 10
 MAX_FORWARDS = 1 << 11
+NAMED_FIELDS = 1 << 12  # a Connection that names fields of one hop
 _SINGLE_VALUES = (b"user-agent", b"content-type", b"content-location", b"content-range", b"etag", b"server")
 _BITS = {
     b"host": HOST,
@@ -99,6 +101,8 @@ class RequestField:
         self.value = value
         self.name, self.bit, passes = _read_name(raw_name)
         self.wire = b"%b: %b\r\n" % (raw_name, value) if passes else b""
+        if self.bit == CONNECTION and not _PERSISTENCE.fullmatch(value):
+            self.bit |= NAMED_FIELDS
 
     @property
     def text(self) -> str:
@@ -128,6 +132,21 @@ class _RequestLines(KnownLines[RequestField]):
         if field.bit & _FRAMING and b"\t" in line:  # some servers take a tab for a part of the value
             raise BadRequestHead(400, "it has a tab in Content-Length or Transfer-Encoding")
         return field
+
+
+class _RequestLine(NamedTuple):
+    method: str
+    target: str
+    is_http_1_1: bool
+
+
+class _FirstLines(KnownLines[_RequestLine]):
+    """Request lines: most requests are for few pages."""
+
+    __slots__ = ()
+
+    def learn(self, line: bytes) -> _RequestLine:
+        return _RequestLine(*read_request_line(line))
 
 
 class RequestHead:
@@ -170,7 +189,7 @@ class RequestHead:
 
     def raw(self, bit: int) -> Iterator[bytes]:
         """The values of all fields with this bit, as they were sent."""
-        return (field.value for field in self.fields if field.bit == bit)
+        return (field.value for field in self.fields if field.bit & bit)
 
     def _read_framing(self) -> None:
         if self.bits & _FRAMING == _FRAMING:
@@ -194,16 +213,17 @@ class RequestHead:
 class RequestHeads:
     """Parses request heads with at most ``fields_max`` fields."""
 
-    __slots__ = ("_fields_max", "lines")
+    __slots__ = ("_fields_max", "_first_lines", "lines")
 
     def __init__(self, fields_max: int) -> None:
         self._fields_max = fields_max
+        self._first_lines = _FirstLines()
         self.lines = _RequestLines()
 
     def read(self, head: bytes) -> RequestHead:
         """Parse a complete head, with its empty line and without empty lines before it. Raises BadRequestHead."""
         lines = head[:-4].split(b"\r\n")
-        method, target, is_http_1_1 = read_request_line(lines[0])
+        method, target, is_http_1_1 = self._first_lines[lines[0]]
         del lines[0]
         if len(lines) > self._fields_max:
             raise BadRequestHead(431, "its head has too many fields")

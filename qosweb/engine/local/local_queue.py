@@ -59,6 +59,8 @@ class LocalQueue:
         self._numbers = numbers
         self._own: dict[int, Request] = {}  # all unfinished requests of this node but those below
         self._untold: dict[Request, None] = {}  # running requests that the other nodes need not know of yet
+        self._untold_served: dict[int, list[int]] = {}  # by class: requests that were never told, and their cost
+        self._channel_bps: dict[int, int] = {}  # by class, if the cost of a request does not matter
         self._waiting = 0
         self._waiting_of: dict[int, int] = {}  # by class
         self._ready: deque[Request] = deque()  # may contain requests that are no longer ready
@@ -81,6 +83,11 @@ class LocalQueue:
     def expected(self) -> list[tuple[ProcessId, int]]:
         """Redirected requests for which a channel is held here."""
         return self._redirects.expected
+
+    @property
+    def has_ready(self) -> bool:
+        """A request here has a grant, and waits until its channel is free."""
+        return bool(self._ready)
 
     def lasts_for(self, ms: int) -> bool:
         """The ready requests keep the pipe busy for `ms`, by its capacity."""
@@ -114,8 +121,16 @@ class LocalQueue:
             return None
         request = Request(0, class_number, cost)
         self._untold[request] = None
-        self._run(request, whole_channel(self.machine.scheduler.bound.rate_bps(class_number, cost), self.capacity_bps))
+        self._run(request, self._channel_bps.get(class_number) or self._find_channel(class_number, cost))
         return request
+
+    def _find_channel(self, class_number: int, cost: int) -> int:
+        """The rate of the channel of a request."""
+        bound = self.machine.scheduler.bound
+        rate_bps = whole_channel(bound.rate_bps(class_number, cost), self.capacity_bps)
+        if not bound.terms[class_number].response_ms:
+            self._channel_bps[class_number] = rate_bps
+        return rate_bps
 
     def tell_held(self) -> None:
         """Tell the other nodes of all requests that hold a channel: the room for others has become scarce."""
@@ -132,6 +147,13 @@ class LocalQueue:
         self._own[request.number] = request
         self.outbox.started(request.number, request.class_number, request.cost)
         self._wait_estimate.count_start(request.class_number, request.cost)
+
+    def _count_served(self) -> None:
+        """Count the requests that have ended without being told."""
+        if self._untold_served:
+            for class_number, (count, cost) in self._untold_served.items():
+                self.served(class_number, count, cost)
+            self._untold_served.clear()
 
     def served(self, class_number: int, count: int, cost: int) -> None:
         """Count finished requests that started at once without a call each (the fast path)."""
@@ -188,7 +210,9 @@ class LocalQueue:
         self.used_bps -= request.rate_bps
         if request in self._untold:
             del self._untold[request]
-            self.served(request.class_number, 1, cost)
+            count = self._untold_served.setdefault(request.class_number, [0, 0])
+            count[0] += 1
+            count[1] += cost
             if self._ready:
                 self._start_ready(until_s)
             return
@@ -242,6 +266,7 @@ class LocalQueue:
     def tick(self, now_ms: int) -> None:
         """Expire what is past its deadline."""
         self.now_ms = now_ms
+        self._count_served()
         self._wait_estimate.advance(now_ms)
         while self._deadlines and self._deadlines[0][0] <= now_ms:
             _, number = heappop(self._deadlines)
@@ -436,6 +461,8 @@ class LocalQueue:
 
     def policy_changed(self, numbers: list[int]) -> None:
         """Translate class numbers after a change of policy."""
+        self._count_served()  # under the old numbers, which the outbox translates
+        self._channel_bps.clear()
         waiting_of, self._waiting_of = self._waiting_of, {}
         for number, waiting in waiting_of.items():
             self._waiting_of[numbers[number]] = self._waiting_of.get(numbers[number], 0) + waiting
@@ -448,6 +475,7 @@ class LocalQueue:
     def refresh(self) -> None:
         """The state machine has applied an entry, or was replaced."""
         self._is_contended = self.machine.is_contended
+        self._channel_bps.clear()
         self._wait_estimate.machine_changed()
 
     def _has_room(self) -> bool:
@@ -474,6 +502,7 @@ class LocalQueue:
 
     def capacity_changed(self, capacity_bps: int) -> None:
         self.capacity_bps = capacity_bps
+        self._channel_bps.clear()
         self._start_ready()
 
     def _run(self, request: Request, rate_bps: int) -> None:

@@ -86,7 +86,7 @@ class Request:
         self.cost = cost
         self.deadline_ms = deadline_ms  # by the node's own clock
         self.decided = decided
-        self.phase = Phase.WAITING
+        self.phase = WAITING
         self.rate_bps = 0
         self.submitted = False  # the other nodes have been told
         self.is_visitor = False  # redirected here: the redirecting node has counted it

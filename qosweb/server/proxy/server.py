@@ -98,6 +98,9 @@ class UpstreamServer:
 
     def on_response(self, now: float, status: int) -> None:
         was_in = self.health.is_in
+        if was_in and status < 500:
+            self.health.note_success(now)
+            return
         if status >= 500:
             self.failures += 1
         self.health.on_response(now, is_error=status >= 500)
