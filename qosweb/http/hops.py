@@ -41,7 +41,9 @@ def outgoing_fields(head: RequestHead, *, me: bytes) -> OutgoingFields:
         lines.append(b"Via: 1.1 %b\r\n" % me)
         return OutgoingFields(b"".join(lines), (), b"", is_loop=False)
     if bits & NAMED_FIELDS:
-        named = {word.strip().lower().decode("latin-1") for value in head.raw(NAMED_FIELDS) for word in value.split(b",")}
+        named = {
+            word.strip().lower().decode("latin-1") for value in head.raw(NAMED_FIELDS) for word in value.split(b",")
+        }
         lines = [field.wire for field in fields if field.name not in named]
     hops = [b"1.1 " + me if head.is_http_1_1 else b"1.0 " + me]
     is_loop = False

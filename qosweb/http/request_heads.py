@@ -152,10 +152,15 @@ class _FirstLines(KnownLines[_RequestLine]):
 class RequestHead:
     """A parsed request head. Immutable but for what it computes on demand."""
 
-    __slots__ = ("bits", "fields", "is_chunked", "is_http_1_1", "length", "method", "must_close", "target", "upgrades")
+    __slots__ = (
+        "bits", "fields", "host", "is_chunked", "is_http_1_1", "length", "method", "must_close", "target", "upgrades"
+    )  # fmt: skip
 
-    def __init__(self, method: str, target: str, fields: list[RequestField], bits: int, *, is_http_1_1: bool) -> None:
-        """``bits``: those of the fields, joined."""
+    def __init__(
+        self, method: str, target: str, fields: list[RequestField], bits: int, host: bytes, *, is_http_1_1: bool
+    ) -> None:
+        """``bits``: those of the fields, joined. ``host``: the value of its Host field; empty without one."""
+        self.host = host
         self.method = method
         self.target = target  # as it was sent
         self.is_http_1_1 = is_http_1_1  # otherwise HTTP/1.0
@@ -175,7 +180,7 @@ class RequestHead:
         return self.is_chunked or self.length > 0
 
     def with_target(self, target: str) -> RequestHead:
-        return RequestHead(self.method, target, self.fields, self.bits, is_http_1_1=self.is_http_1_1)
+        return RequestHead(self.method, target, self.fields, self.bits, self.host, is_http_1_1=self.is_http_1_1)
 
     def values(self, name: str) -> list[str]:
         """The values of all field lines with this name, in order."""
@@ -228,15 +233,17 @@ class RequestHeads:
         if len(lines) > self._fields_max:
             raise BadRequestHead(431, "its head has too many fields")
         fields = list(map(self.lines.__getitem__, lines))
-        bits = 0
+        bits, host = 0, b""
         for field in fields:
             if bit := field.bit:
                 if bits & bit & _ONCE:
                     raise BadRequestHead(400, f"it has two fields {field.name}")
                 bits |= bit
+                if bit == HOST:
+                    host = field.value
         if is_http_1_1 and not bits & HOST:
             raise BadRequestHead(400, "it has no Host")
-        return RequestHead(method, target, fields, bits, is_http_1_1=is_http_1_1)
+        return RequestHead(method, target, fields, bits, host, is_http_1_1=is_http_1_1)
 
     def check_begun(self, begun: bytes, start: int) -> int:
         """Check ``begun``, the beginning of a head, from ``start`` on, where a line begins. Raises BadRequestHead.

@@ -74,13 +74,13 @@ class Forwarding(Sending):
         self._mark_at = 0.0
         return end
 
-    def on_plain_end(self, relay: PlainRelay) -> None:
+    def on_plain_end(self, relay: PlainRelay, now: float) -> None:
         """The response is written."""
         context = self._context
         self._relay = None
         context.site.admission.release(relay.hold, relay.sent)
-        context.recorder.forwarded(self._log_part, relay)
-        self.active_at = self._clock.read()
+        context.recorder.forwarded(self._log_part, relay, now)
+        self.active_at = now
         self._unblock()
 
     def on_promoted(self, relay: Relay, exchange: Exchange) -> None:
