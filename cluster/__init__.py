@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from cluster.layer import Delivered
     from cluster.names import ProcessId, View
     from cluster.replica import StateMachine
-    from cluster.runtime.api.bulk import Bulk, BulkClosed, BulkGap, BulkMessage
+    from cluster.runtime.api.bulk import Bulk, BulkClosed, BulkGap, BulkMessage, ReceiveProgress, SendProgress
     from cluster.runtime.api.delivery_stream import Delivery, FellBehind, PrimaryView, Skipped
     from cluster.runtime.api.group import Full, Group, InDoubt, NotDelivered
     from cluster.runtime.api.interim_service import InterimService
@@ -55,7 +55,9 @@ __all__ = [
     "Outcome",
     "PrimaryView",
     "ProcessId",
+    "ReceiveProgress",
     "Replica",
+    "SendProgress",
     "SharedObject",
     "Skipped",
     "StateMachine",
@@ -68,7 +70,7 @@ __all__ = [
 
 _NAMES_BY_MODULE = {
     "cluster.bulk.effects": ("Outcome",),
-    "cluster.runtime.api.bulk": ("Bulk", "BulkClosed", "BulkGap", "BulkMessage"),
+    "cluster.runtime.api.bulk": ("Bulk", "BulkClosed", "BulkGap", "BulkMessage", "ReceiveProgress", "SendProgress"),
     "cluster.runtime.bulk.endpoint": ("MulticastGroup",),
     "cluster.interim.shared_object": ("SharedObject",),
     "cluster.layer": ("Delivered",),

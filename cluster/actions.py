@@ -270,6 +270,41 @@ class InterimLoaded(Action, frozen=True):
     digest: str
 
 
+# ---- the data service (Khazan, Fekete and Lynch, DISC 1998). The runner has the clients, and reports what they do.
+
+
+class DataRequest(Action, frozen=True):  # request(r)_c at p = c.proc; the client has seen the state at index `seen`
+    client: str
+    ticket: int
+    is_update: bool
+    body: bytes
+    seen: int
+
+
+class DataReply(Action, frozen=True):  # reply(o)_c; the client has now seen the state at `index`
+    client: str
+    ticket: int
+    is_update: bool
+    answer: bytes
+    index: int
+
+
+class DataGone(Action, frozen=True):
+    """The client no longer waits for the reply to its request at p."""
+
+    client: str
+
+
+class DataQuery(Action, frozen=True):
+    """query(c, q, l)_p: p executes a query of the client with this ticket at `origin`, on the state at `index`."""
+
+    origin: ProcessId
+    client: int
+    body: bytes
+    answer: bytes
+    index: int
+
+
 # ---- the world
 
 
@@ -329,6 +364,10 @@ NAMES: dict[type[Action], str] = {
     InterimApplied: "InterimApplied",
     InterimView: "InterimView",
     InterimLoaded: "InterimLoaded",
+    DataRequest: "DataRequest",
+    DataReply: "DataReply",
+    DataGone: "DataGone",
+    DataQuery: "DataQuery",
     Crashed: "Crashed",
     Recovered: "Recovered",
 }

@@ -96,6 +96,18 @@ class InterimRefreshed(Effect, frozen=True):
     members: tuple[ProcessId, ...]
 
 
+class QueryAnswered(Effect, frozen=True):
+    """For the client of the data service: the answer to its query, from the state at `index`.
+
+    `error`: the query failed, and why.
+    """
+
+    ticket: int
+    answer: bytes
+    index: int
+    error: str
+
+
 class Diverged(Effect, frozen=True):
     """For the application: the state of another replica at `position` differs from ours. One of the two is wrong."""
 

@@ -68,8 +68,43 @@ class Registered(Message, frozen=True, tag="Registered"):
     """<"registered">"""
 
 
+# ---- messages of the data service: in the order of the view, beside those of the primary views, which never see them
+
+
+@final
+class Expertise(Message, frozen=True, tag="Expertise"):
+    """x: how many entries of the total order the sender has applied.
+
+    `is_current`: the view is primary and the sender has caught up, so it will apply every further entry as well.
+    """
+
+    last_update: int
+    is_current: bool
+
+
+class Query(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """<c, q, l>: a query of client c, which has seen the state at index l.
+
+    `to`: the rank of the member that has to answer it. Negative: by round robin.
+    """
+
+    client: int
+    last: int
+    to: int
+    body: bytes
+
+
+@final
+class Queries(Message, frozen=True, tag="Queries"):
+    """Queries of clients of the sender, and a report of its load: queries that wait there, and the time for one."""
+
+    queries: tuple[Query, ...]
+    waiting: int
+    service_us: int
+
+
 ClientMessage = Batch | Summary
-ViewMessage = Info | Registered | Batch | Summary
+ViewMessage = Info | Registered | Batch | Summary | Expertise | Queries
 
 
 # ---- ordered messages: multicast by the view order through the virtual synchrony layer. All of them carry how much of
@@ -222,7 +257,22 @@ class Resume(Message, frozen=True, tag="Resume"):
     piece: int
 
 
-Payload = ViewMsg | AppMsg | FwdMsg | SyncMsg | Ack | Supply | Resume
+class QueryAnswer(Message, frozen=True, tag="Answer"):
+    """<c, a, l, g>: the answer to a query of view g, from the state at index l, and a report of the sender's load.
+
+    `error`: the query failed, and why.
+    """
+
+    view_id: ViewId
+    client: int
+    last_update: int
+    body: bytes
+    error: str
+    waiting: int
+    service_us: int
+
+
+Payload = ViewMsg | AppMsg | FwdMsg | SyncMsg | Ack | Supply | Resume | QueryAnswer
 
 
 # ---- frames: what one connection carries

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Protocol
 from cluster.actions import DvsNewView, DvsReceive, DvsRegister, DvsSafe, DvsSend
 from cluster.durable import Image, Primaries
 from cluster.layer import Context, Ejected, Persist
-from cluster.messages import ClientMessage, Info, Registered, ViewMessage
+from cluster.messages import ClientMessage, Expertise, Info, Queries, Registered, ViewMessage
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -112,7 +112,12 @@ class PrimaryViews:
         elif type(body) is Registered:
             self._registered(sender)
             self._tell_processed()
-        elif self.cur is not self.client_cur or not self.above.is_expected(sender, body):
+        elif (
+            type(body) is Expertise  # this process does not have the data service
+            or type(body) is Queries
+            or self.cur is not self.client_cur
+            or not self.above.is_expected(sender, body)
+        ):
             self._ignore(sender, body)
             self._tell_processed()
         else:
@@ -124,7 +129,7 @@ class PrimaryViews:
     # input VS-SAFE(m)_{q,p}
     def safe(self, sender: ProcessId, body: ViewMessage) -> None:
         if type(body) is not Info and type(body) is not Registered:
-            if self._ignored and self._was_ignored(body):
+            if (self._ignored and self._was_ignored(body)) or type(body) is Expertise or type(body) is Queries:
                 return
             if self.context.trace is not None:
                 self.context.trace(DvsSafe(sender, body))

@@ -37,5 +37,10 @@ class Settings(msgspec.Struct, frozen=True):
     interim_chunks_ahead: int = 8  # chunks sent that not all members have yet
     interim_journal_bytes: int = 64 * 1024  # operations on disk from which on they are replaced by the whole state
 
+    # data service
+    query_sharing: str = "round robin"  # or "least loaded": which member answers a query of this process
+    query_window: int = 8  # own messages with queries in flight that not all members have acknowledged
+    query_batch_max: int = 64  # queries in one message
+
 
 DEFAULT = Settings()

@@ -9,18 +9,33 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from inspect import get_annotations
+from math import inf
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from cluster.adaptive_order import AdaptiveOrder
+from cluster.data.order_fork import OrderFork
+from cluster.data.replica import DataReplica, Queryable
 from cluster.detector import Detector
 from cluster.durable import Boot, Image
 from cluster.endpoint import Endpoint
 from cluster.interim.endpoint_fork import EndpointFork
 from cluster.interim.replica import InterimReplica
-from cluster.layer import Context, Effect, Persist, RandomSource
+from cluster.layer import Context, Effect, Ejected, Persist, RandomSource
 from cluster.links import Links
 from cluster.membership import Membership
-from cluster.messages import Ack, AppMsg, Frame, FwdMsg, Message, Proposal, Resume, Supply, SyncMsg, ViewMsg
+from cluster.messages import (
+    Ack,
+    AppMsg,
+    Frame,
+    FwdMsg,
+    Message,
+    Proposal,
+    QueryAnswer,
+    Resume,
+    Supply,
+    SyncMsg,
+    ViewMsg,
+)
 from cluster.primary import PrimaryViews
 from cluster.replica import ReplicaLayer, StateMachine
 from cluster.sequencer import Sequencer
@@ -98,10 +113,10 @@ def neighbours(kind: type) -> list[str]:
 
 
 class Process:
-    """A group member: all layers of `STACK`, built and connected. With a shared object, also the interim service."""
+    """A group member: all layers of `STACK`, built and connected, and the services beside them that it has."""
 
-    __slots__ = ("_interim_records", "boot", "context", "detector", "endpoint", "interim", "links", "membership",
-                 "order", "primary", "replica", "settings", "total_order")  # fmt: skip
+    __slots__ = ("_interim_records", "boot", "context", "data", "detector", "endpoint", "interim", "links",
+                 "membership", "order", "primary", "replica", "settings", "total_order")  # fmt: skip
 
     links: Links
     detector: Detector
@@ -124,13 +139,16 @@ class Process:
         *,
         is_volatile: bool = False,
         shared: SharedObject | None = None,
+        queryable: Queryable | None = None,
         wall_clock: Callable[[], float] = lambda: 0.0,
     ) -> None:
         """Build the layers of `STACK` and connect them.
 
         `trace` is called with every action of every layer; `taps` are observers between layers. `is_volatile`: the
         runner writes no records and does not call `performed`. `shared`: the object of the interim service, which
-        is beside the view order, above the end-point. `wall_clock`: tells a restarted process how old its records are.
+        is beside the view order, above the end-point. `queryable`: the state machine, if the data service shares its
+        queries; the service is beside the primary views, above the view order. `wall_clock`: tells a restarted process
+        how old its records are.
         """
         self.settings = settings
         self.context = Context(me, chance, trace, is_volatile=is_volatile)
@@ -144,11 +162,25 @@ class Process:
         if shared is not None:
             self.interim = InterimReplica(self.context, settings, shared, wall_clock)
             self._share_endpoint(self.interim)
+        self.data: DataReplica | None = None
+        self.links.above[QueryAnswer] = self._refuse_answer
+        if queryable is not None:
+            self.data = DataReplica(self.context, settings, queryable, self.links, self.total_order, self.replica)
+            self._share_order(self.data)
 
     def _share_endpoint(self, interim: InterimReplica) -> None:
         interim.fork = fork = EndpointFork(self.endpoint, self.endpoint.above, interim)
         self.endpoint.above = fork
         self.order.below = fork
+
+    def _share_order(self, data: DataReplica) -> None:
+        data.fork = fork = OrderFork(self.order, self.order.above, data)
+        self.order.above = fork
+        self.primary.below = fork
+        self.links.above[QueryAnswer] = data.answer_received
+
+    def _refuse_answer(self, sender: ProcessId, _answer: QueryAnswer) -> None:
+        self.context.outbox.append(Ejected(sender, "an answer to a query, but this process does not ask"))
 
     def _wire(self, taps: Taps) -> None:
         layers = {row.name: getattr(self, row.name) for row in STACK}
@@ -180,6 +212,8 @@ class Process:
         self.detector.tick()
         self.membership.tick()
         self.total_order.tick()
+        if self.data is not None:
+            self.data.tick()
         self._leave_when_done()
 
     def connected(self, now: float, peer: ProcessId) -> None:
@@ -220,6 +254,18 @@ class Process:
             raise RuntimeError("this process has no shared object")
         return self.interim.request(body)
 
+    def query(self, now: float, body: bytes, seen: int) -> int:
+        """Asks the data service, on behalf of a client that has seen the state at index `seen`."""
+        self.context.now = now
+        if self.data is None:
+            raise RuntimeError("this process does not have the data service")
+        return self.data.request(body, seen)
+
+    def withdraw_query(self, now: float, ticket: int) -> bool:
+        """The client no longer waits for its answer. Returns False if the answer is among the effects already."""
+        self.context.now = now
+        return self.data is not None and self.data.withdraw(ticket)
+
     def performed(self, now: float, count: int) -> None:
         """The first `count` effects of this life took place, so the records among them are on disk.
 
@@ -240,8 +286,8 @@ class Process:
 
     @property
     def is_behind(self) -> bool:
-        """Whether more entries can be delivered at once: call `tick` without delay to deliver the next step."""
-        return self.total_order.is_behind
+        """Whether there is more work to do at once: call `tick` without delay to do the next step."""
+        return self.total_order.is_behind or (self.data is not None and bool(self.data.queries))
 
     # ---- outputs
 
@@ -251,6 +297,8 @@ class Process:
         `more`: another input follows at once, so an acknowledgement can wait for it and perhaps be piggybacked on a
         message.
         """
+        if self.data is not None:
+            self.data.settle()
         if not more:
             self.order.settle()
             if self.interim is not None:
@@ -263,4 +311,5 @@ class Process:
             self.detector.next_deadline(),
             self.membership.next_deadline(),
             self.total_order.next_deadline(),
+            self.data.next_deadline() if self.data is not None else inf,
         )

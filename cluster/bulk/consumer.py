@@ -3,9 +3,10 @@
 Paper: Freier and Marzullo, TR 90-1141, fig. 3 and section 3.3. `next_out` is nextOut; nextIn is `Knowledge.next`.
 Departs: a process that misses packets of an accepted message asks the producer, then the other members in turn, and
 joins again only if none of them has the packets. A member therefore keeps its last KEPT messages to repair others. A
-member that has all packets of a message tells the coordinator (`Complete`). A message that changes the membership
-has no packets and is complete at once. Before a NAK a consumer waits for half a
-heartbeat, in which reordered packets arrive, plus up to `dally` heartbeats (section 4).
+member that has all packets of a message tells the coordinator (`Complete`), and tells the producer now and then how
+many it has (`ProgressReport`). A message that changes the membership has no packets and is complete at once. Before
+a NAK a consumer waits for half a heartbeat, in which reordered packets arrive, plus up to `dally` heartbeats (section
+4); it asks for the same packets again after NAK_BEATS, or twice the time that repairs took lately.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from math import inf
 from typing import TYPE_CHECKING
 
 from cluster.bulk.effects import DeliverMessage, Discard, Joined, MembersChanged, MissedMessages, SendState
+from cluster.bulk.flow_control import ReceptionMeter
 from cluster.bulk.gaps import Gaps
 from cluster.bulk.packets import (
     T_MAX,
@@ -24,6 +26,8 @@ from cluster.bulk.packets import (
     JoinRequest,
     Nak,
     NakDeny,
+    Parameters,
+    ProgressReport,
     Status,
 )
 
@@ -38,22 +42,36 @@ STATE_BEATS = 250  # heartbeats for which a joining process waits for the state
 JOIN_BEATS = 8  # heartbeats after which a request to join is repeated
 NAK_BEATS = 3  # heartbeats after which a NAK is repeated
 COMPLETE_BEATS = 4  # heartbeats after which Complete is repeated
-NAK_RANGES_MAX = 64
+PROGRESS_BEATS = 10  # heartbeats between two reports of progress, at most
+REPORT_PACKETS = 512  # packets between two reports, at most
+NAK_RANGES_MAX = 128
 OPEN_END = 256  # packets beyond the known ones that are asked for when the end of a message is not known
 
 
 class Incoming:
     """A message that is being received."""
 
-    __slots__ = ("asked", "denied", "gaps", "nak_at", "producer", "told_at")
+    __slots__ = ("arrived", "asked", "asked_to", "denied", "gaps", "meter", "nak_at", "parameters", "producer",
+                 "repeat_at", "report_at", "reported", "told_at")  # fmt: skip
 
-    def __init__(self, producer: ProcessId) -> None:
+    def __init__(self, producer: ProcessId, parameters: Parameters, now: float) -> None:
         self.producer = producer
+        self.parameters = parameters  # of the producer
+        self.meter = ReceptionMeter(now)
         self.gaps = Gaps()
+        self.arrived = 0  # packets
+        self.reported = 0  # of these, the producer was told
         self.nak_at = inf  # when to ask for missing packets
+        self.repeat_at = -inf  # when to ask again for those that were asked for
+        self.asked_to = 0  # missing packets below this one were asked for
         self.asked = 0  # NAKs sent
         self.denied: set[ProcessId] = set()  # members that do not have the packets
         self.told_at = inf  # when to tell the coordinator (again) that the message is complete
+        self.report_at = now + PROGRESS_BEATS * self.heartbeat_s  # when to report progress to the producer
+
+    @property
+    def heartbeat_s(self) -> float:
+        return self.parameters.heartbeat_ms / 1e3
 
 
 class Consumer:
@@ -107,23 +125,33 @@ class Consumer:
                 self.on_confirm(self._confirm)
 
     def on_data(self, sender: ProcessId, data: DataPacket) -> None:
-        message = self._message(data.number, sender)
+        message = self._message(data.number, sender, data.header.parameters)
         if message is not None and not message.gaps.is_complete:
+            gaps = message.gaps
             self._context.spool.write(data.number, data.packet, data.payload)  # before it counts: a disk may be full
-            if message.gaps.arrived(data.packet, is_end=data.is_end):
-                self._check(data.number, message)
+            is_gap = data.packet > gaps.seen
+            if gaps.arrived(data.packet, is_end=data.is_end):
+                message.arrived += 1
+                message.meter.on_packet(self._context.now, data.packet)
+                if message.arrived - message.reported >= min(REPORT_PACKETS, self._context.room // 4 + 1):
+                    self._report(data.number, message)
+                if is_gap or gaps.total is not None:
+                    self._check(data.number, message)
 
     def on_empty(self, sender: ProcessId, empty: EmptyPacket) -> None:
-        message = self._message(empty.number, sender)
+        message = self._message(empty.number, sender, empty.header.parameters)
         if message is not None:
             message.gaps.exists(empty.packets, is_end=empty.is_end)
             self._check(empty.number, message)
+        elif self.is_member and 0 < empty.number < self.next_out:  # the producer waits for those that do not have it
+            report = ProgressReport(self._header(), empty.number, empty.packets, True, self._context.room)
+            self._context.send(sender, report)
 
     def on_deny(self, sender: ProcessId, deny: NakDeny) -> None:
         message = self.incoming.get(deny.number)
         if message is not None and not message.gaps.is_complete:
             message.denied.add(sender)
-            message.nak_at = min(message.nak_at, self._context.now)
+            message.nak_at = message.repeat_at = self._context.now
 
     def on_nak(self, sender: ProcessId, nak: Nak) -> bool:
         """Repairs a message that this process has complete. Returns whether it has."""
@@ -131,14 +159,14 @@ class Consumer:
         if packets is None:
             return False
         context = self._context
-        header = self._header()
+        header = context.knowledge.short_header(context.flow.parameters)
         room = context.flow.window
         for first, end in nak.ranges[:NAK_RANGES_MAX]:
             for packet in range(first, min(end, packets, first + room)):
                 payload = context.spool.read(nak.number, packet)
                 context.send(sender, DataPacket(header, nak.number, packet, packet == packets - 1, payload))
                 room -= 1
-        context.send(sender, EmptyPacket(header, nak.number, packets, True))
+        context.send(sender, EmptyPacket(self._header(), nak.number, packets, True))
         return True
 
     def on_status(self) -> None:
@@ -158,13 +186,15 @@ class Consumer:
         for number, message in list(self.incoming.items()):
             if now >= message.told_at:
                 self._tell_complete(number, message)
+            if now >= message.report_at:
+                self._report(number, message)
             if now >= message.nak_at and not self._nak(number, message):
                 return
 
     def next_deadline(self) -> float:
         if not self.is_member:
             return self.join_at if self._context.coordinator is not None else inf
-        first = min((min(message.nak_at, message.told_at) for message in self.incoming.values()), default=inf)
+        first = min((min(one.nak_at, one.told_at, one.report_at) for one in self.incoming.values()), default=inf)
         return min(first, self.ready_at)
 
     def join_again(self, reason: str) -> None:
@@ -183,32 +213,44 @@ class Consumer:
 
     # ---- local actions
 
-    def _message(self, number: int, producer: ProcessId) -> Incoming | None:
+    def _message(self, number: int, sender: ProcessId, parameters: Parameters) -> Incoming | None:
         """The message of a packet; None if the packet is of no use."""
         knowledge = self._context.knowledge
         if not self.is_member or not self.next_out <= number < knowledge.next:
             return None
-        if knowledge.status(number) not in (None, Status.PENDING, Status.ACCEPTED):
+        slot = knowledge.slots.get(number)
+        if slot is not None and slot.status not in (Status.PENDING, Status.ACCEPTED):
             return None
         message = self.incoming.get(number)
         if message is None:
-            slot = knowledge.slots.get(number)
-            message = self.incoming[number] = Incoming(slot.producer if slot is not None else producer)
+            producer = slot.producer if slot is not None else sender
+            message = self.incoming[number] = Incoming(producer, parameters, self._context.now)
+        elif message.parameters is not parameters and message.producer == sender:
+            message.parameters = parameters
         return message
 
     def _check(self, number: int, message: Incoming) -> None:
         """After a change of a message: is it complete, or is something missing?"""
         if message.gaps.is_complete:
-            message.nak_at = inf
-            if message.told_at == inf and self._context.knowledge.status(number) is not Status.ACCEPTED:
-                self._tell_complete(number, message)
+            message.nak_at = message.report_at = inf
+            if message.told_at == inf:
+                self._report(number, message)
+                if self._context.knowledge.status(number) is not Status.ACCEPTED:
+                    self._tell_complete(number, message)
             self._advance()
-        elif message.gaps.first(1) and message.nak_at == inf:
-            message.nak_at = self._context.now + self._patience()
+        elif message.nak_at in (inf, message.repeat_at) and message.gaps.has_missing(message.asked_to):
+            message.nak_at = min(message.nak_at, self._context.now + self._patience(message))
 
-    def _patience(self) -> float:
-        flow = self._context.flow
-        return flow.heartbeat_s * (0.5 + self._context.chance.random() * flow.dally)
+    def _patience(self, message: Incoming) -> float:
+        return message.heartbeat_s * (0.5 + self._context.chance.random() * self._context.flow.dally)
+
+    def _report(self, number: int, message: Incoming) -> None:
+        """Tells the producer how many packets of its message are here."""
+        is_complete = message.gaps.is_complete
+        message.report_at = inf if is_complete else self._context.now + PROGRESS_BEATS * message.heartbeat_s
+        message.reported = message.arrived
+        report = ProgressReport(self._wish(message), number, message.arrived, is_complete, self._context.room)
+        self._context.send(message.producer, report)
 
     def _tell_complete(self, number: int, message: Incoming) -> None:
         context = self._context
@@ -288,29 +330,40 @@ class Consumer:
         for number in range(self.next_out, knowledge.next):
             slot = knowledge.slots.get(number)
             if slot is not None and slot.status is Status.ACCEPTED:
-                message = self._message(number, slot.producer)
+                message = self._message(number, slot.producer, self._context.flow.parameters)
                 if message is not None and not message.gaps.is_complete and message.nak_at == inf:
-                    message.nak_at = self._context.now + self._patience()
+                    message.nak_at = self._context.now + self._patience(message)
             elif slot is not None and slot.status is Status.REJECTED:
                 self._drop(number)
 
     def _nak(self, number: int, message: Incoming) -> bool:
         """Asks for the missing packets of a message. False: nobody has them, and this process joins again."""
         context = self._context
-        ranges = message.gaps.first(NAK_RANGES_MAX)
-        if message.gaps.total is None and context.knowledge.status(number) is Status.ACCEPTED:
+        is_repeated = context.now >= message.repeat_at
+        ranges = message.gaps.first(NAK_RANGES_MAX, 0 if is_repeated else message.asked_to)
+        if is_repeated and message.gaps.total is None and context.knowledge.status(number) is Status.ACCEPTED:
             ranges = (*ranges, (message.gaps.seen, message.gaps.seen + OPEN_END))
         if not ranges:
-            message.nak_at = inf
+            message.nak_at = message.repeat_at if message.gaps.has_missing(0) else inf
             return True
         target = self._whom_to_ask(number, message)
         if target is None:
             self.join_again(f"packets of message {number} are no longer available")
             return False
-        message.asked += 1
+        if is_repeated and message.asked_to:
+            message.meter.on_repeat(message.heartbeat_s)
+        new = [(max(first, message.asked_to), end) for first, end in ranges if end > message.asked_to]
+        if new:
+            message.meter.on_nak(context.now, new[0][0], sum(end - first for first, end in new))
+        message.asked_to = max(message.asked_to, ranges[-1][1])
         self.naks += 1
-        message.nak_at = context.now + NAK_BEATS * context.flow.heartbeat_s + self._patience()
-        context.send(target, Nak(self._header(), number, ranges))
+        if is_repeated:
+            message.asked += 1
+            wait_s = max(NAK_BEATS * message.heartbeat_s, message.meter.wait_s)
+            message.repeat_at = context.now + wait_s + self._patience(message)
+        has_more = message.gaps.seen > message.asked_to and len(ranges) >= NAK_RANGES_MAX
+        message.nak_at = context.now + message.heartbeat_s if has_more else message.repeat_at
+        context.send(target, Nak(self._wish(message), number, ranges))
         return True
 
     def _whom_to_ask(self, number: int, message: Incoming) -> ProcessId | None:
@@ -345,3 +398,7 @@ class Consumer:
 
     def _header(self) -> Header:
         return self._context.knowledge.header(self._context.flow.parameters)
+
+    def _wish(self, message: Incoming) -> Header:
+        """A header with the parameters that this consumer can keep up with (section 4)."""
+        return self._context.knowledge.header(message.meter.wish(self._context.now, message.parameters))

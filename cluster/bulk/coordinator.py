@@ -5,8 +5,9 @@ the lowest-ranked member of the primary view. It announces nothing that is not i
 changes by ordered entries alone.
 Departs: fig. 1 accepts a message when the master has its last packet. Here a message is accepted when a majority of the
 members in the primary view that receive it has all of its packets (`Complete`), so that an accepted message survives
-the crash of its producer and of the coordinator. A producer has failed if nothing was heard of it for SILENCE_BEATS
-heartbeats; a member has failed if it was in no primary view for ABSENCE_BEATS.
+the crash of its producer and of the coordinator. A producer has failed if it is not in the primary view and nothing was
+heard of it for SILENCE_BEATS heartbeats, or SILENCE_IN_VIEW_BEATS if it is; or if it says so (`NakDeny`). A member has
+failed if it was in no primary view for ABSENCE_BEATS. Time in which this process was not scheduled does not count.
 """
 
 from __future__ import annotations
@@ -25,16 +26,20 @@ if TYPE_CHECKING:
     from cluster.names import ProcessId
 
 SILENCE_BEATS = 24  # heartbeats of silence after which the holder of a token has failed
+SILENCE_IN_VIEW_BEATS = 250  # the same for a holder in the primary view, of which the group knows that it is alive
+PAUSE_BEATS = 12  # heartbeats without a tick that are a pause of this process
 ABSENCE_BEATS = 50  # heartbeats outside the primary view after which a member has failed
 REPEAT_BEATS = 16  # heartbeats after which a proposal that did not arrive in the order is repeated
-IDLE_BEATS = 8  # heartbeats between empty packets when nothing happens
+BUSY_BEATS = 2  # heartbeats between empty packets while messages are pending
+IDLE_BEATS = 8  # the same when nothing happens
 NO_REQUEST = (0, 0)
 
 
 class Coordinator:
     """Its state is volatile: what a successor must know is in the replicated master."""
 
-    __slots__ = ("_absent", "_beat_at", "_busy_until", "_completed", "_context", "_heard", "_proposed", "_requests")
+    __slots__ = ("_absent", "_beat_at", "_busy_until", "_completed", "_context", "_heard", "_proposed", "_requests",
+                 "_ticked_at")  # fmt: skip
 
     def __init__(self, context: BulkContext) -> None:
         self._context = context
@@ -44,6 +49,7 @@ class Coordinator:
         """This process becomes the coordinator, or is it no longer."""
         self._beat_at = -inf
         self._busy_until = -inf
+        self._ticked_at = self._context.now
         self._requests: dict[ProcessId, int] = {}  # waiting for a token, first come, first served
         self._completed: dict[int, set[ProcessId]] = {}
         self._heard: dict[int, float] = {}  # when something was heard of the producer of a pending message
@@ -79,6 +85,11 @@ class Coordinator:
         """A packet of this message arrived: its producer is alive."""
         if number in self._heard:
             self._heard[number] = self._context.now
+
+    def on_deny(self, sender: ProcessId, number: int) -> None:
+        """The holder of a token gives it back: it has no content for it."""
+        if (number, sender) in self._context.master.pending():
+            self._propose(Reject(number))
 
     def on_complete(self, sender: ProcessId, packet: Complete) -> None:
         master = self._context.master
@@ -117,8 +128,12 @@ class Coordinator:
         now, beat = context.now, context.flow.heartbeat_s
         for entry in [entry for entry, at in self._proposed.items() if now >= at + REPEAT_BEATS * beat]:
             del self._proposed[entry]
-        for number, _ in context.master.pending():
-            if now >= self._heard.setdefault(number, now) + SILENCE_BEATS * beat:
+        if now >= self._ticked_at + PAUSE_BEATS * beat:
+            self._heard = dict.fromkeys(self._heard, now)
+        self._ticked_at = now
+        for number, producer in context.master.pending():
+            beats = SILENCE_IN_VIEW_BEATS if producer in context.master.primary else SILENCE_BEATS
+            if now >= self._heard.setdefault(number, now) + beats * beat:
                 self._propose(Reject(number))
         self._remove_absent()
         self._settle()
@@ -126,7 +141,7 @@ class Coordinator:
             self._announce()
 
     def next_deadline(self) -> float:
-        return self._beat_at + (1 if self._is_busy() else IDLE_BEATS) * self._context.flow.heartbeat_s
+        return self._beat_at + (BUSY_BEATS if self._is_busy() else IDLE_BEATS) * self._context.flow.heartbeat_s
 
     # ---- local actions
 

@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from cluster.layer import RandomSource
 
 
+ROOM_MAX = 2048
+
+
 class Outcome(Enum):
     """What became of a message that this process sent."""
 
@@ -66,6 +69,12 @@ class MessageResolved(msgspec.Struct, frozen=True):
     outcome: Outcome
 
 
+class ReceivedByAll(msgspec.Struct, frozen=True):
+    """For the application: all members have its message `request`, whose sender waits for slow consumers."""
+
+    request: int
+
+
 class Joined(msgspec.Struct, frozen=True):
     """For the application: this process is a member and delivers messages from `first` on.
 
@@ -103,6 +112,7 @@ Effect = (
     | DeliverMessage
     | Discard
     | MessageResolved
+    | ReceivedByAll
     | Joined
     | MembersChanged
     | MissedMessages
@@ -130,7 +140,7 @@ class MessageSource(Protocol):
 class BulkContext:
     """State shared by the automata of a process."""
 
-    __slots__ = ("chance", "flow", "in_primary", "knowledge", "master", "me", "now", "outbox", "spool")
+    __slots__ = ("chance", "flow", "in_primary", "knowledge", "master", "me", "now", "outbox", "room", "spool")
 
     def __init__(
         self, me: ProcessId, chance: RandomSource, master: Master, knowledge: Knowledge, flow: FlowControl, spool: Spool
@@ -141,6 +151,7 @@ class BulkContext:
         self.knowledge = knowledge
         self.flow = flow
         self.spool = spool
+        self.room = ROOM_MAX  # packets that the network keeps for this process until it looks at them
         self.in_primary = False  # whether the replica of the master is current
         self.now = 0.0
         self.outbox: list[Effect] = []

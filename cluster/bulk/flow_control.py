@@ -1,22 +1,33 @@
 """Flow control: heartbeat, window and retention, and how producers and consumers change them. Pure.
 
 Paper: Freier and Marzullo, TR 90-1141, section 4. A producer drives the parameters towards speed, consumers towards
-reliability. Here the feedback is the NAKs that a producer gets:
+reliability. A consumer measures what it receives (`ReceptionMeter`) and asks, in the parameters of its NAKs and
+reports, for a smaller window or a longer heartbeat. A producer does what the most demanding consumer asks:
 
-    a heartbeat with NAKs, and none of the last SETTLE heartbeats lowered the window:  window := 3/4 window
-    a heartbeat without NAKs whose window was used up:                                 window := 17/16 window + 1
+    a window was asked for, and none of the last SETTLE heartbeats lowered it:  window := that window
+    the window was used up, no consumer asked, the socket took everything:      window := 17/16 window + 1
+    the same above the window that was asked for last:                          window := 129/128 window + 1
+    a longer heartbeat was asked for:                                           heartbeat := twice as long
+    none was asked for in RELAX heartbeats:                                     heartbeat := half as long
 
-Feedback settles in three time constants, hence SETTLE = 3. Retention follows the window, so that the packets to keep
-stay within the same bound: retention = commit_max / window, at least 3, so that a second NAK can be answered, plus the
-heartbeats for which consumers dally before a NAK.
+Feedback settles in three time constants, hence SETTLE = 3. The window follows the heartbeat, so that the rate stays the
+same. Retention follows the window, so that the packets to keep stay within the same bound: retention = commit_max /
+window, at least 3, so that a second NAK can be answered, plus the heartbeats for which consumers dally before a NAK.
+Departs: a consumer asks for a smaller window only if it loses more than LOSS_MAX of the packets. The loss of single
+packets, which NAKs repair, does not slow the transfer.
 """
 
 from __future__ import annotations
 
-from cluster.bulk.packets import Parameters
+from cluster.bulk.packets import WINDOW_ANY, Parameters
 
 SETTLE = 3
+RELAX = 100
 RETENTION_MIN = 3
+LOSS_MAX = 1 / 12
+HEARTBEAT_MS_MAX = 1000
+WAIT_S_MAX = 2.0
+REPAIR_BEATS = 4.0  # a repair that takes longer than this, after its NAK, needs a longer heartbeat
 
 
 class FlowControl:
@@ -25,7 +36,8 @@ class FlowControl:
     `window_min` is the sender's choice: below it a slow consumer is not waited for, falls behind and joins again.
     """
 
-    __slots__ = ("_since_cut", "commit_max", "dally", "heartbeat_ms", "naks", "retention_max", "used", "window",
+    __slots__ = ("_asked_heartbeat_ms", "_asked_window", "_relaxed", "_since_cut", "_threshold", "commit_max", "dally",
+                 "heartbeat_ms", "heartbeat_ms_min", "is_blocked", "retention_max", "used", "was_blocked", "window",
                  "window_max", "window_min")  # fmt: skip
 
     def __init__(
@@ -38,16 +50,21 @@ class FlowControl:
         commit_max: int = 16_384,
         dally: int = 2,
     ) -> None:
-        self.heartbeat_ms = heartbeat_ms
+        self.heartbeat_ms = self.heartbeat_ms_min = heartbeat_ms
         self.window = window
         self.window_min = window_min
         self.window_max = window_max
         self.retention_max = retention_max
         self.commit_max = commit_max  # packets in retention, at most
         self.dally = dally  # heartbeats before a NAK, at most (f in section 4)
-        self.naks = 0  # NAKs in this heartbeat
         self.used = 0  # data packets sent in this heartbeat
+        self.is_blocked = False  # the socket takes nothing now: set by the runtime
+        self.was_blocked = False  # it was blocked in this heartbeat
+        self._asked_window = WINDOW_ANY  # the smallest window that a consumer asked for in this heartbeat
+        self._asked_heartbeat_ms = 0  # the longest heartbeat
+        self._threshold = window_max  # the window that was asked for last: above it the window grows slowly
         self._since_cut = SETTLE
+        self._relaxed = 0  # heartbeats in which no consumer asked for a longer one
 
     @property
     def heartbeat_s(self) -> float:
@@ -61,13 +78,88 @@ class FlowControl:
     def parameters(self) -> Parameters:
         return Parameters(self.heartbeat_ms, self.window, self.retention)
 
+    def ask(self, wish: Parameters) -> None:
+        """A consumer asks for these parameters."""
+        self._asked_window = min(self._asked_window, wish.window * self.heartbeat_ms // max(1, wish.heartbeat_ms))
+        self._asked_heartbeat_ms = max(self._asked_heartbeat_ms, wish.heartbeat_ms)
+
     def on_heartbeat(self) -> None:
-        """A heartbeat ended: adapts the window to what happened in it."""
+        """A heartbeat ended: adapts the parameters to what happened in it."""
         self._since_cut += 1
-        if self.naks:
+        floor = min(self.window, self.window_min)
+        if self._asked_window < self.window:
             if self._since_cut > SETTLE:
-                self.window = max(self.window_min, self.window * 3 // 4)
+                self.window = self._threshold = max(floor, self._asked_window, self.window // 4, 1)
                 self._since_cut = 0
-        elif self.used >= self.window:
-            self.window = min(self.window_max, self.window + self.window // 16 + 1)
-        self.naks = self.used = 0
+        elif self.used >= self.window and not self.was_blocked:
+            share = 16 if self.window < self._threshold else 128
+            self.window = min(self.window_max, self.window + self.window // share + 1)
+        self._adapt_heartbeat()
+        self._asked_window = WINDOW_ANY
+        self._asked_heartbeat_ms = self.used = 0
+        self.was_blocked = self.is_blocked
+
+    def _adapt_heartbeat(self) -> None:
+        self._relaxed += 1
+        if self._asked_heartbeat_ms > self.heartbeat_ms:
+            self._set_heartbeat(min(HEARTBEAT_MS_MAX, 2 * self.heartbeat_ms))
+        elif self._relaxed > RELAX and self.heartbeat_ms > self.heartbeat_ms_min:
+            self._set_heartbeat(max(self.heartbeat_ms_min, self.heartbeat_ms // 2))
+
+    def _set_heartbeat(self, heartbeat_ms: int) -> None:
+        self.window = max(1, min(self.window_max, self.window * heartbeat_ms // self.heartbeat_ms))
+        self.heartbeat_ms = heartbeat_ms
+        self._relaxed = 0
+
+
+class ReceptionMeter:
+    """What a consumer measures of one message, and the parameters that it asks its producer for.
+
+    `repair_s` is the time from a NAK to the packet that it asked for, smoothed. As usual, the time of a packet that was
+    asked for twice does not count, because either NAK may have brought it; `wait_s`, after which a NAK is repeated,
+    doubles instead.
+    """
+
+    __slots__ = ("_arrived", "_asked", "_probe", "_since", "_window", "repair_s", "wait_s")
+
+    def __init__(self, now: float) -> None:
+        self._since = now
+        self._arrived = 0
+        self._asked = 0  # packets that were asked for, for the first time
+        self._probe: tuple[int, float] | None = None  # a packet that was asked for, and when
+        self._window = WINDOW_ANY
+        self.repair_s = 0.0
+        self.wait_s = 0.0
+
+    def on_packet(self, now: float, packet: int) -> None:
+        self._arrived += 1
+        if self._probe is not None and self._probe[0] == packet:
+            sample = now - self._probe[1]
+            self.repair_s += (sample - self.repair_s) / (4 if self.repair_s else 1)
+            self.wait_s = min(WAIT_S_MAX, 2 * max(sample, self.repair_s))
+            self._probe = None
+
+    def on_nak(self, now: float, packet: int, packets: int) -> None:
+        """`packets` packets from `packet` on are asked for, for the first time."""
+        self._asked += packets
+        if packets and self._probe is None:
+            self._probe = (packet, now)
+
+    def on_repeat(self, heartbeat_s: float) -> None:
+        """Packets are asked for again."""
+        if self._probe is not None:
+            self._probe = None
+            self.wait_s = min(WAIT_S_MAX, max(heartbeat_s, 2 * self.wait_s))
+
+    def wish(self, now: float, parameters: Parameters) -> Parameters:
+        """The parameters to ask for, given those of the producer."""
+        beat = parameters.heartbeat_ms / 1e3
+        elapsed = now - self._since
+        if elapsed >= SETTLE * beat:
+            is_overrun = self._asked > LOSS_MAX * (self._arrived + self._asked)
+            self._window = max(1, int(self._arrived * beat / elapsed)) if is_overrun else WINDOW_ANY
+            self._since, self._arrived, self._asked = now, 0, 0
+        is_late = self.repair_s > REPAIR_BEATS * beat
+        heartbeat_ms = min(HEARTBEAT_MS_MAX, 2 * parameters.heartbeat_ms) if is_late else parameters.heartbeat_ms
+        window = min(WINDOW_ANY, self._window * heartbeat_ms // parameters.heartbeat_ms)
+        return Parameters(heartbeat_ms, window, parameters.retention)

@@ -51,6 +51,15 @@ class Gaps:
     def is_complete(self) -> bool:
         return self.total is not None and self.seen >= self.total and not self._ranges
 
-    def first(self, count: int) -> Ranges:
-        """The first `count` missing ranges."""
-        return tuple(self._ranges[:count])
+    def has_missing(self, start: int) -> bool:
+        """Whether a packet from `start` on is missing."""
+        return bool(self._ranges) and self._ranges[-1][1] > start
+
+    def is_missing(self, packet: int) -> bool:
+        at = bisect_right(self._ranges, packet, key=lambda part: part[0]) - 1
+        return packet >= self.seen or (at >= 0 and packet < self._ranges[at][1])
+
+    def first(self, count: int, start: int = 0) -> Ranges:
+        """The first `count` missing ranges, without packets below `start`."""
+        at = bisect_right(self._ranges, start, key=lambda part: part[1]) if start else 0
+        return tuple((max(first, start), end) for first, end in self._ranges[at : at + count])

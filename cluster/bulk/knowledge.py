@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cluster.bulk.packets import T_MAX, Header, RecentMessage, Status
+from cluster.bulk.packets import T_MAX, Header, RecentMessage, ShortHeader, Status
 
 if TYPE_CHECKING:
     from cluster.bulk.packets import Parameters
@@ -17,9 +17,9 @@ PENDING = Status.PENDING
 
 
 class Knowledge:
-    """Known statuses from `base` on. A final status never changes again."""
+    """Known statuses from `base` on. A final status never changes again. `version` counts the changes."""
 
-    __slots__ = ("base", "members", "next", "session", "slots")
+    __slots__ = ("_short", "_short_heard", "base", "members", "next", "session", "slots", "version")
 
     def __init__(self, session: int) -> None:
         self.session = session
@@ -27,6 +27,9 @@ class Knowledge:
         self.base = 1
         self.slots: dict[int, RecentMessage] = {}
         self.members: tuple[ProcessId, ...] = ()
+        self.version = 0
+        self._short: ShortHeader | None = None  # of the data packets that this member sends now
+        self._short_heard: ShortHeader | None = None  # the last one that was received
 
     def learn(self, header: Header) -> bool:
         """Merges the statuses of a header. Returns whether something was new."""
@@ -38,7 +41,27 @@ class Knowledge:
                 if known is None or (known.status is PENDING and slot.status is not PENDING):
                     self.slots[number] = slot
                     news = True
-        return news
+        return self._changed() if news else False
+
+    def learn_short(self, header: ShortHeader) -> bool:
+        """Merges the statuses of a data packet: decisions on messages that are known. Returns whether some were new."""
+        if header is self._short_heard:
+            return False
+        self._short_heard = header
+        news = header.next > self.next
+        self.next = max(self.next, header.next)
+        for at, status in enumerate(header.statuses):
+            if status is Status.ACCEPTED or status is Status.REJECTED:
+                known = self.slots.get(header.next - 1 - at)
+                if known is not None and known.status is PENDING:
+                    self.slots[header.next - 1 - at] = RecentMessage(status, known.producer)
+                    news = True
+        return self._changed() if news else False
+
+    def _changed(self) -> bool:
+        self.version += 1
+        self._short = None
+        return True
 
     def status(self, number: int) -> Status | None:
         slot = self.slots.get(number)
@@ -64,3 +87,10 @@ class Knowledge:
                 break
             recent.append(slot)
         return Header(self.session, self.next, tuple(recent), parameters)
+
+    def short_header(self, parameters: Parameters) -> ShortHeader:
+        """The header of a data packet of this member. The same object while nothing changes."""
+        if self._short is None or self._short.parameters != parameters:
+            numbers = range(self.next - 1, max(0, self.next - 1 - T_MAX), -1)
+            self._short = ShortHeader(self.session, self.next, tuple(map(self.status, numbers)), parameters)
+        return self._short

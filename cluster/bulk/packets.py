@@ -3,8 +3,10 @@
 Paper: Freier and Marzullo, TR 90-1141, section 3.3. A sequence number is (number, packet): the number of the message,
 and the position of the packet in it, from zero.
 Departs: the status of a recent message comes with the id of its producer, so that a consumer that saw no packet of a
-message knows whom to ask. Changes of the membership are messages (section 5.3) without packets: their status says it
-all; a token therefore does not list the members. `Complete` is new: see `coordinator`.
+message knows whom to ask. Only control packets have these ids; data packets have the bare statuses (`ShortHeader`), and
+a producer sends an empty packet before data when it has learned something new. Changes of the membership are messages
+(section 5.3) without packets: their status says it all; a token therefore does not list the members. `Complete` and
+`ProgressReport` are new: see `coordinator` and `consumer`.
 """
 
 from __future__ import annotations
@@ -16,10 +18,13 @@ import msgspec
 
 from cluster.names import ProcessId
 
+WINDOW_ANY = 65_535  # in the parameters of a consumer: it can keep up with any window
 T_MAX = 8  # messages whose status is in a header; the most tokens at a time (t_max of section 5.1)
 
 Count = Annotated[int, msgspec.Meta(ge=0, lt=2**53)]
 Place = Annotated[int, msgspec.Meta(ge=0, lt=2**32)]  # of a packet in its message
+Parameter = Annotated[int, msgspec.Meta(ge=1, le=65_535)]
+Retention = Annotated[int, msgspec.Meta(ge=1, le=255)]
 Ranges = tuple[tuple[Place, Place], ...]  # packets first .. end - 1 of a message, each
 
 
@@ -48,9 +53,9 @@ class RecentMessage(msgspec.Struct, frozen=True, array_like=True, gc=False):
 class Parameters(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """Flow control of the transport (section 3.3)."""
 
-    heartbeat_ms: int  # base unit of time
-    window: int  # data packets that a producer may send in one heartbeat
-    retention: int  # heartbeats for which a producer must be able to send a packet again
+    heartbeat_ms: Parameter  # base unit of time
+    window: Parameter  # data packets that a producer may send in one heartbeat
+    retention: Retention  # heartbeats for which a producer must be able to send a packet again
 
 
 class Header(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -69,23 +74,33 @@ class Header(msgspec.Struct, frozen=True, array_like=True, gc=False):
         return [(self.next - 1 - at, slot) for at, slot in enumerate(self.recent)]
 
 
-class Packet(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """Base of all packets. The tag names the type on the wire, so it never changes."""
+class ShortHeader(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """The header of a data packet: statuses without the ids of producers; None where the sender knows none."""
 
-    header: Header
+    session: int
+    next: Count
+    statuses: tuple[Status | None, ...]
+    parameters: Parameters
 
 
-class DataPacket(Packet, frozen=True, tag=1):
-    """One piece of a message, for all members."""
+class DataPacket(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """One piece of a message, for all members. It has a layout of its own on the wire (`cluster.runtime.bulk`)."""
 
+    header: ShortHeader
     number: Count
     packet: Place
     is_end: bool
     payload: bytes
 
 
+class Packet(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """Base of the control packets. The tag names the type on the wire, so it never changes."""
+
+    header: Header
+
+
 class EmptyPacket(Packet, frozen=True, tag=2):
-    """No data in this heartbeat. `packets`: how many packets of the message were sent so far (0: of no message)."""
+    """What the sender knows, without data. `packets`: those of the message that were sent so far (0: of no message)."""
 
     number: Count
     packets: Place
@@ -143,4 +158,19 @@ class Complete(Packet, frozen=True, tag=9):
     number: Count
 
 
-AnyPacket = DataPacket | EmptyPacket | Nak | NakDeny | TokenRequest | TokenGrant | JoinRequest | JoinConfirm | Complete
+class ProgressReport(Packet, frozen=True, tag=10):
+    """For the producer: the sender has this many packets of the message. Its parameters are like those of a NAK.
+
+    `room`: how many packets the sender of this report has room for that it has not looked at yet.
+    """
+
+    number: Count
+    packets: Place
+    is_complete: bool
+    room: Place
+
+
+ControlPacket = (
+    EmptyPacket | Nak | NakDeny | TokenRequest | TokenGrant | JoinRequest | JoinConfirm | Complete | ProgressReport
+)
+AnyPacket = DataPacket | ControlPacket

@@ -20,6 +20,8 @@ from cluster.bulk.packets import (
     JoinRequest,
     Nak,
     NakDeny,
+    ProgressReport,
+    ShortHeader,
     TokenGrant,
     TokenRequest,
 )
@@ -65,9 +67,10 @@ class BulkProcess:
         if self.coordinator.is_active:
             self.coordinator.tick()
 
-    def send(self, now: float, source: MessageSource) -> int:
+    def send(self, now: float, source: MessageSource, rate_min: float = 0.0) -> int:
+        """`rate_min`: packets per second; a consumer that cannot keep up with it falls behind. 0: it slows all."""
         self.context.now = now
-        return self.producer.send(source)
+        return self.producer.send(source, rate_min)
 
     def apply(self, now: float, entry: Entry) -> None:
         """Applies the next entry of the total order."""
@@ -96,7 +99,8 @@ class BulkProcess:
         context.now = now
         if packet.header.session != context.knowledge.session:
             return
-        if context.knowledge.learn(packet.header):
+        header, knowledge = packet.header, context.knowledge
+        if knowledge.learn_short(header) if isinstance(header, ShortHeader) else knowledge.learn(header):
             self.producer.on_status()
             self.consumer.on_status()
         self._dispatch(sender, packet)
@@ -114,6 +118,10 @@ class BulkProcess:
                     deny(self.context, sender, packet)
             case NakDeny():
                 self.consumer.on_deny(sender, packet)
+                if self.coordinator.is_active:
+                    self.coordinator.on_deny(sender, packet.number)
+            case ProgressReport():
+                self.producer.on_progress(sender, packet)
             case TokenGrant():
                 self.producer.on_grant(packet)
             case JoinConfirm():

@@ -15,6 +15,9 @@ from cluster.reports.sim.run import run_reports_task
 from cluster.sim import stories
 from cluster.sim.bulk.mutants import BULK_MUTANTS
 from cluster.sim.bulk.scenarios import run_bulk_seed, run_bulk_task
+from cluster.sim.data.mutants import DATA_MUTANTS
+from cluster.sim.data.plan import make_data_plan
+from cluster.sim.data.run import play_data, run_data_task
 from cluster.sim.diagram.drawing import draw
 from cluster.sim.diagram.recorder import SpaceTimeRecorder
 from cluster.sim.explore import SeedTask, explore
@@ -95,7 +98,8 @@ examples:
   python -m cluster sim --mutants                           faulty layers, and which check detects each
   python -m cluster sim --reports                           reports beside the stack; also --mutants
   python -m cluster sim --interim                           the same with the interim service; also --mutants
-  python -m cluster sim --bulk                              the multicast transport; also --seed, --mutants"""
+  python -m cluster sim --bulk                              the multicast transport; also --seed, --mutants
+  python -m cluster sim --data                              the data service with its clients; also --seed, --mutants"""
     many = parser.add_argument_group("many seeds")
     many.add_argument("--seeds", type=_positive, metavar="N", help=f"number of seeds to run (default {SEEDS_DEFAULT})")
     many.add_argument("--seed-from", type=_seed, metavar="S", help="first seed (default 0, or the mutant's known seed)")
@@ -112,6 +116,7 @@ examples:
     many.add_argument(
         "--interim", action="store_true", help="run the interim service beside the total order, with clients"
     )
+    many.add_argument("--data", action="store_true", help="run the data service on top of the stack, with clients")
     one = parser.add_argument_group("one seed")
     one.add_argument("--seed", type=_seed, metavar="S", help="run only this seed")
     one.add_argument("--shrink", action="store_true", help="reduce the plan of a failing seed (with --seed)")
@@ -133,8 +138,8 @@ def _check(options: argparse.Namespace, parser: argparse.ArgumentParser) -> None
     one_seed = options.seed is not None
     if options.reports and (options.narrate or options.diagram or options.shrink or options.trace):
         parser.error("--reports works with --seed, --seeds, --minutes and --mutants")
-    if sum((options.reports, options.interim, options.bulk)) > 1:
-        parser.error("--reports, --interim and --bulk are three kinds of run: give one of them")
+    if sum((options.reports, options.interim, options.bulk, options.data)) > 1:
+        parser.error("--reports, --interim, --bulk and --data are kinds of run: give one of them")
     for name in ("narrate", "diagram", "shrink", "trace"):
         if getattr(options, name) and not one_seed and not (name in ("narrate", "diagram") and options.story):
             parser.error(f"--{name} needs --seed{' or --story' if name in ('narrate', 'diagram') else ''}")
@@ -144,10 +149,10 @@ def _check(options: argparse.Namespace, parser: argparse.ArgumentParser) -> None
         parser.error("--story runs a fixed scenario: do not combine it with --seed")
     if one_seed and (options.seeds is not None or options.minutes is not None):
         parser.error("--seed runs one seed: do not combine it with --seeds or --minutes")
-    if options.bulk:
+    if options.bulk or options.data:
         for name in ("shrink", "trace", "story", "diagram"):
             if getattr(options, name):
-                parser.error(f"--{name} does not work with --bulk")
+                parser.error(f"--{name} does not work with --{'bulk' if options.bulk else 'data'}")
 
 
 def main(
@@ -164,6 +169,8 @@ def main(
     if options.mutants:
         return _hunt(options, write)
     if options.seed is not None and not options.reports:
+        if options.data:
+            return _one_data(options, write)
         return _one_bulk(options, write) if options.bulk else _one(options, parser, write)
     return _explore(options, clock, write, spread)
 
@@ -207,20 +214,24 @@ def _explore(
         assert report.failed.failure is not None
         write("\n" + report.failed.failure.text)
         write(f"\nreplay: python -m cluster sim --reports --seed {task.seed}{task.options}")
-    elif options.bulk:
-        _report_bulk_failure(report.failed, write)
+    elif options.bulk or options.data:
+        _report_service_failure(report.failed, options, write)
     else:
         _report_failure(report.failed, task, write, reduce=True)
     return 1
 
 
 def _runner(options: argparse.Namespace) -> Callable[[SeedTask], RunResult]:
+    if options.data:
+        return run_data_task
     return run_reports_task if options.reports else run_bulk_task if options.bulk else run_task
 
 
 def _mutants(options: argparse.Namespace) -> tuple[Mutant, ...]:
     if options.reports:
         return REPORT_MUTANTS
+    if options.data:
+        return DATA_MUTANTS
     return BULK_MUTANTS if options.bulk else INTERIM_MUTANTS if options.interim else MUTANTS
 
 
@@ -304,14 +315,34 @@ def _one_bulk(options: argparse.Namespace, write: Callable[[str], None]) -> int:
     if outcome.failure is None:
         write(f"seed {options.seed}: no violation, {outcome.steps} packets in {outcome.seconds:.1f} virtual seconds")
         return 0
-    _report_bulk_failure(outcome, write)
+    _report_service_failure(outcome, options, write)
     return 1
 
 
-def _report_bulk_failure(outcome: RunResult, write: Callable[[str], None]) -> None:
+def _one_data(options: argparse.Namespace, write: Callable[[str], None]) -> int:
+    plan = make_data_plan(options.seed, *options.nodes)
+    listener: Narrator | SummaryNarrator | None = None
+    if options.narrate:
+        listener = SummaryNarrator() if options.narrate == "summary" else Narrator(write, DETAILS[options.narrate])
+    if options.narrate != "summary":
+        write(str(plan))
+    outcome = play_data(plan, listener)
+    if isinstance(listener, SummaryNarrator):
+        listener.write_to(write)
+    elif listener is not None:
+        listener.flush()
+    if outcome.failure is None:
+        write(f"seed {options.seed}: no violation, {outcome.steps} actions in {outcome.seconds:.1f} virtual seconds")
+        return 0
+    _report_service_failure(outcome, options, write)
+    return 1
+
+
+def _report_service_failure(outcome: RunResult, options: argparse.Namespace, write: Callable[[str], None]) -> None:
     assert outcome.failure is not None
     write("\n" + outcome.failure.text)
-    write("\n" + outcome.failure.line(outcome.seed, " --bulk"))
+    nodes = _task(options, outcome.seed).options if options.data else ""
+    write("\n" + outcome.failure.line(outcome.seed, f"{nodes} {'--bulk' if options.bulk else '--data'}"))
 
 
 def _plan_of(task: SeedTask) -> RunPlan:

@@ -18,6 +18,7 @@ from cluster.messages import (
     AppMsg,
     Batch,
     Data,
+    Expertise,
     Frame,
     FwdMsg,
     Hello,
@@ -28,6 +29,8 @@ from cluster.messages import (
     OpMsg,
     Plain,
     Proposal,
+    Queries,
+    QueryAnswer,
     Registered,
     Resume,
     Sequence,
@@ -176,6 +179,8 @@ def describe(message: Message) -> str:
             return f"supply {piece + 1}/{pieces}: {what}{sum(run.pack.count for run in runs)} entries from {position}"
         case Resume(piece=piece):
             return f"go on with the supply from {piece + 1}"
+        case QueryAnswer(client=client, body=body, last_update=index, error=error):
+            return f"answer to {client}: {error or repr(body)[1:]} at {index}"
         case Slot(body=None, dist_id=dist, seqno=seqno, count=count):
             return f"null, {count} slots from {dist}#{seqno}"
         case Slot(body=body, dist_id=dist, seqno=seqno) if body is not None:
@@ -204,6 +209,11 @@ def _describe_client(message: Message) -> str:
         case Summary(base=base, next_confirm=confirm, tail=tail, loose=loose, high_primary=high):
             known = f"next {confirm}, order from {base} to {confirm + len(tail)}"
             return f"summary {known}, high {high or 'none'}, {len(loose)} labels without a place"
+        case Expertise(last_update=index, is_current=is_current):
+            return f"expertise {index}{', current' if is_current else ''}"
+        case Queries(queries=queries):
+            shown = (f"{query.client}: {repr(query.body)[1:]} seen {query.last}" for query in queries)
+            return f"queries {', '.join(shown)}"
     return repr(message)
 
 
@@ -250,6 +260,10 @@ _PAPER_NAMES = {
     actions.InterimApplied: "do",
     actions.InterimView: "interim view",
     actions.InterimLoaded: "loads",
+    actions.DataQuery: "query",
+    actions.DataRequest: "request",
+    actions.DataReply: "reply",
+    actions.DataGone: "gone",
     actions.Crashed: "crashed",
     actions.Recovered: "recovered",
 }

@@ -25,6 +25,7 @@ from cluster.layer import (
     KnownPeers,
     Persist,
     PrimaryChanged,
+    QueryAnswered,
     Send,
 )
 from cluster.layer import RandomSource as AnyChance
@@ -43,7 +44,7 @@ if TYPE_CHECKING:
     from cluster.sim.seeded_random import SeededRandom
     from cluster.stack import Process
 
-TICK, FRAME, CONNECT, DISCONNECT, SUBMIT, LEAVE, WRITTEN, REQUEST = range(8)
+TICK, FRAME, CONNECT, DISCONNECT, SUBMIT, LEAVE, WRITTEN, REQUEST, QUERY, WITHDRAW = range(10)
 FLUSHED_SHARE = 0.7  # share of a crashed process's connections that still deliver what it sent
 ROUNDING = 1e-6  # a deadline this close counts as reached
 
@@ -91,13 +92,20 @@ class NodeObserver(Protocol):
     def handled(self, process: ProcessId) -> None: ...
 
 
+class ClientListener(Protocol):
+    """Learns what becomes of the requests that clients make at a node."""
+
+    def accepted(self, node: SimNode, body: bytes, ticket: int) -> None: ...
+    def ended(self, node: SimNode, end: Delivered | QueryAnswered) -> None: ...
+
+
 class SimNode:
     """A host and its current process."""
 
     __slots__ = (
         "_busy", "_chance", "_clock_last", "_clock_offset", "_crashed", "_done", "_effects", "_events", "_inbox",
         "_make", "_network", "_notes", "_out", "_performing", "_settings", "_sometimes", "_wake_at", "_watch",
-        "_writable", "_writing", "contacts",
+        "_writable", "_writing", "clients", "contacts",
         "crash_after", "delivered_count", "disk", "gone", "input_cost", "known", "leaving", "machine", "name",
         "paused", "pending", "pid", "primary", "process", "refused_count",
         "requested", "silent_share", "started_count", "write_cost", "write_time",
@@ -128,7 +136,8 @@ class SimNode:
         self.machine = History()
         self.primary: View | None = None
         self.pending: dict[int, bytes] = {}  # open submissions of this life: ticket -> body
-        self.requested: dict[int, bytes] = {}  # open requests to the interim service: ticket -> operation
+        self.requested: dict[int, bytes] = {}  # open requests to the interim or data service: ticket -> body
+        self.clients: ClientListener | None = None
         self.delivered_count = 0
         self.refused_count = 0
         self.known: set[str] = set(contacts)
@@ -299,9 +308,21 @@ class SimNode:
                 del self._out[peer]
                 process.disconnected(now, peer)
         elif kind == SUBMIT:
-            self.pending[process.submit(now, what)] = what
+            ticket = process.submit(now, what)
+            self.pending[ticket] = what
+            if self.clients is not None:
+                self.clients.accepted(self, what, ticket)
         elif kind == REQUEST:
             self.requested[cast("Process", process).request(now, what)] = what
+        elif kind == QUERY:
+            body, seen = what
+            ticket = cast("Process", process).query(now, body, seen)
+            self.requested[ticket] = body
+            if self.clients is not None:
+                self.clients.accepted(self, body, ticket)
+        elif kind == WITHDRAW:
+            if cast("Process", process).withdraw_query(now, what):
+                del self.requested[what]
         elif kind == LEAVE:
             process.leave(now)
         elif kind == WRITTEN:
@@ -437,6 +458,8 @@ class SimNode:
             self.delivered_count += 1
         else:
             self.refused_count += 1
+        if self.clients is not None:
+            self.clients.ended(self, end)
 
     def _perform_rare(self, effect: Effect) -> None:
         if isinstance(effect, DeliveredRun):
@@ -444,9 +467,11 @@ class SimNode:
                 self._ended(end)
         elif isinstance(effect, Delivered):
             self._ended(effect)
-        elif isinstance(effect, InterimAnswered):
+        elif isinstance(effect, InterimAnswered | QueryAnswered):
             if self.requested.pop(effect.ticket, None) is None:
                 raise InvalidEffect(f"{self.pid}: {effect} without an open request")
+            if self.clients is not None and isinstance(effect, QueryAnswered):
+                self.clients.ended(self, effect)
         elif isinstance(effect, InterimRefreshed):
             pass
         elif isinstance(effect, PrimaryChanged):

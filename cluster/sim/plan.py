@@ -47,6 +47,7 @@ AMBUSH_ACTIONS = (
     "Confirm", "CatchUp", "Recovered", "StateDigest", "Broadcast",
 )  # fmt: skip
 INTERIM_AMBUSH_ACTIONS = ("InterimView", "InterimRefresh", "InterimApplied", "InterimRequest", "InterimLoaded")
+DATA_AMBUSH_ACTIONS = ("DataQuery", "DataRequest", "DataReply")
 
 
 class Submission(msgspec.Struct, frozen=True):
@@ -94,14 +95,19 @@ class RunPlan(msgspec.Struct, frozen=True):
         return "\n".join(lines)
 
 
-def make_plan(seed: int, nodes_min: int = 3, nodes_max: int = 7, *, interim: bool = False) -> RunPlan:
-    """Draw the plan of a seed. `interim`: the processes have the interim service, and clients that use it."""
+def make_plan(
+    seed: int, nodes_min: int = 3, nodes_max: int = 7, *, interim: bool = False, ambushes: tuple[str, ...] = ()
+) -> RunPlan:
+    """Draw the plan of a seed. `interim`: the processes have the interim service, and clients that use it.
+
+    `ambushes`: actions at which faults may strike, besides those of the stack.
+    """
     chance = SeededRandom(seed).fork("plan")
     names = NAMES[: nodes_min + chance.below(nodes_max - nodes_min + 1)]
     late = chance.below(2) if len(names) > 3 else 0
     first = names[: len(names) - late]
     lasts = chance.between(5.0, 12.0)
-    ambushes = (*AMBUSH_ACTIONS, *INTERIM_AMBUSH_ACTIONS) if interim else AMBUSH_ACTIONS
+    ambushes = (*AMBUSH_ACTIONS, *(INTERIM_AMBUSH_ACTIONS if interim else ()), *ambushes)
     faults = _Faults(chance.fork("faults"), names, first, lasts, ambushes).make()
     settings = _settings(chance.fork("settings"), len(names))
     return RunPlan(

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from cluster.sim.data.run import make_data_process
 from cluster.sim.journal import Journal
 from cluster.sim.plan import RunPlan, make_plan
 from cluster.sim.run import RunFailure, RunResult, run
 from cluster.sim.spec_judge import Specifications
-from cluster.sim.stories import has_interim_service
+from cluster.sim.stories import has_data_service, has_interim_service
 from cluster.stack import Process
 
 if TYPE_CHECKING:
@@ -39,6 +40,8 @@ def make_interim_process(
 
 def factory_of(story: str) -> ProcessFactory:
     """The factory of the processes of a fixed scenario."""
+    if has_data_service(story):
+        return make_data_process
     return make_interim_process if has_interim_service(story) else Process
 
 

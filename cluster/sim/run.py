@@ -148,7 +148,7 @@ def _play(plan: RunPlan, world: World, judge: RunJudge) -> None:
     schedule(plan, world)
     world.events.run_until(plan.lasts)
     heal(world)
-    live = _wait_until_live(world)
+    live = wait_until_live(world)
     judge.finish(world, live)
     if live and plan.operations:
         use_stable_view(world)
@@ -217,7 +217,7 @@ def _introduce(world: World) -> None:
                 node.learn(name)
 
 
-def _wait_until_live(world: World) -> bool:
+def wait_until_live(world: World) -> bool:
     """Whether the group is complete and quiescent again; raises if the rules allow that and it is not."""
     limit = world.events.now + LIVE_WITHIN
     try:

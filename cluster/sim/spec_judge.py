@@ -13,9 +13,11 @@ from cluster.specs.disk import DiskSpec
 from cluster.specs.eo_fifo_ds import EoFifoDsSpec
 from cluster.specs.interim_liveness import InterimLivenessSpec
 from cluster.specs.invariants.interim import InterimInvariants
-from cluster.specs.spec import Violation
+from cluster.specs.spec import Spec, Violation
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from cluster.actions import Action
     from cluster.durable import Image
     from cluster.sim.world import World
@@ -24,10 +26,10 @@ if TYPE_CHECKING:
 
 
 class Specifications(RunJudge):
-    """All specifications, following one run."""
+    """All specifications, following one run. `more`: those of a service."""
 
-    def __init__(self, founder: str, *, interim: bool = False) -> None:
-        specs = [*all_specs(ProcessId(founder)), DiskSpec(self._image_of)]
+    def __init__(self, founder: str, *, interim: bool = False, more: Sequence[Spec] = ()) -> None:
+        specs = [*all_specs(ProcessId(founder)), DiskSpec(self._image_of), *more]
         self._interim: InterimLivenessSpec | None = None
         if interim:
             service = EoFifoDsSpec(Journal)

@@ -161,6 +161,50 @@ def interim_restart(world: World) -> Story:
     world.restart("c").settle()
 
 
+def data_query(world: World) -> Story:
+    """An update and queries of the data service in a view of three: the order decides who answers."""
+    world.start("abc").settle()
+    yield
+    world.remark("a client of b updates x")
+    world.broadcast("b", b"x").settle()
+    world.remark("a client of a asks, and has seen the update")
+    world.query("a", b"q", seen=world.position("b")).settle()
+    world.query("a", b"r").settle()
+
+
+def data_reissue(world: World) -> Story:
+    """The member that has to answer a query crashes. The query is issued again in the next view."""
+    world.start("abc").broadcast("a", b"x").settle()
+    yield
+    world.remark("a client of c asks; b has to answer, and crashes")
+    world.upon("VsReceive", lambda: world.crash("b")).query("c", b"q").settle()
+
+
+def data_minority(world: World) -> Story:
+    """A minority answers queries from the state that it has, and applies no updates until the partition heals."""
+    world.start("abcde").broadcast("a", b"x").settle()
+    yield
+    world.partition("abc", "de").settle()
+    world.broadcast("a", b"y").broadcast("d", b"z").settle()
+    world.remark("clients of d and e ask; they have seen x")
+    world.query("d", b"p", seen=world.position("d")).query("e", b"q", seen=world.position("e")).settle()
+    world.remark("a client that has seen y comes to e, and waits")
+    world.query("e", b"r", seen=world.position("a")).settle()
+    world.heal().settle()
+
+
+def data_merge(world: World) -> Story:
+    """Two members meet without a majority: only the one that is ahead answers a client that has seen its state."""
+    world.start("abcde").settle()
+    world.partition("abcd", "e").broadcast("a", b"x").settle()
+    seen = world.position("d")
+    yield
+    world.partition("abc", "de").settle()
+    world.remark("clients of e ask: one has seen the state of d")
+    world.query("e", b"p").query("e", b"q").query("e", b"r", seen=seen).settle()
+    world.heal().settle()
+
+
 LAGGARD_SNAPSHOTS = 20  # positions between two snapshots in the scenarios
 STORIES: dict[str, Callable[[World], Story]] = {
     "founding": founding,
@@ -178,12 +222,21 @@ STORIES: dict[str, Callable[[World], Story]] = {
     "interim-partition": interim_partition,
     "interim-interrupted-merge": interim_interrupted_merge,
     "interim-restart": interim_restart,
+    "data-query": data_query,
+    "data-reissue": data_reissue,
+    "data-minority": data_minority,
+    "data-merge": data_merge,
 }
 
 
 def has_interim_service(name: str) -> bool:
     """Whether the processes of this scenario need the interim service."""
     return name.startswith("interim-")
+
+
+def has_data_service(name: str) -> bool:
+    """Whether the processes of this scenario need the data service."""
+    return name.startswith("data-")
 
 
 def narrate_story(

@@ -9,13 +9,13 @@ Below: node, network.
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, cast
 
 from cluster.actions import NAMES
 from cluster.settings import DEFAULT, Settings
 from cluster.sim.event_queue import EventQueue
 from cluster.sim.network import FIXED, Delays, SimNetwork
-from cluster.sim.node import REQUEST, SUBMIT, ProcessFactory, SimNode
+from cluster.sim.node import QUERY, REQUEST, SUBMIT, ProcessFactory, SimNode
 from cluster.sim.seeded_random import SeededRandom
 
 if TYPE_CHECKING:
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from cluster.actions import Action
     from cluster.messages import Frame
     from cluster.names import ProcessId, View
+    from cluster.stack import Process
 
 SETTLED_AFTER = 4.0  # seconds without any action after which the world counts as settled
 SETTLE_MAX = 120.0
@@ -237,6 +238,11 @@ class World:
         self.nodes[name].put(REQUEST, None, body)
         return self
 
+    def query(self, name: str, body: bytes, seen: int = 0) -> World:
+        """Ask the data service, as a client that has seen the state at index `seen`."""
+        self.nodes[name].put(QUERY, None, (body, seen))
+        return self
+
     # ---- time
 
     def run(self, seconds: float) -> World:
@@ -266,6 +272,10 @@ class World:
 
     def delivered(self, name: str) -> list[bytes]:
         return self.nodes[name].machine.bodies
+
+    def position(self, name: str) -> int:
+        """The index of the state of this node: how many entries of the order it has applied."""
+        return cast("Process", self.nodes[name].process).total_order.next_report
 
     def primary(self, name: str) -> View | None:
         """The primary view that this node believes to be in."""

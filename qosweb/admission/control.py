@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from qosweb.admission.clock import Clock
     from qosweb.admission.engine_driver import EngineDriver
     from qosweb.admission.facts import HeadFacts, RequestFacts
+    from qosweb.admission.gate import SendThrottle
     from qosweb.admission.outcomes import Decided, Hold, OnDecided, Permit, Wait
     from qosweb.engine.engine import EngineListener
     from qosweb.engine.local.request_ids import RequestId
@@ -58,7 +59,7 @@ class AdmissionControl:
         *,
         name: str,
         capacity_bps: int | None,
-        paces: bool = False,
+        throttle: SendThrottle | None = None,
         is_member: bool = False,
         life: int = 0,
         index: str = "index.html",
@@ -67,9 +68,9 @@ class AdmissionControl:
     ) -> None:
         """`policy` None: everything is admitted, and there is no engine. `capacity_bps` None: it is measured.
 
-        `paces`: responses are paced to their channels (`Permit.rate_bps`). `is_member` and `life` are those of
-        `Engine`. `index` is the page of a directory. `listener` gets the events of the engine after admission control
-        has handled them; `log_message` prints a line for the operator.
+        `throttle`: responses are paced, each to at least the rate of its channel (`Permit.rate_bps`). `is_member` and
+        `life` are those of `Engine`. `index` is the page of a directory. `listener` gets the events of the engine after
+        admission control has handled them; `log_message` prints a line for the operator.
         """
         self._clock = clock
         self._index = index
@@ -85,12 +86,15 @@ class AdmissionControl:
             self._gate = OpenGate(clock, self.meter)
         else:
             self.engine = Engine(ProcessId(name), policy, self, is_member=is_member, life=life)
-            gate = EngineGate(loop, self.engine, clock, self.meter, self.accounts, self.redirects, paces=paces)
+            gate = EngineGate(loop, self.engine, clock, self.meter, self.accounts, self.redirects, throttle=throttle)
             self._gate = gate
             self.driver = gate.driver
             self._reporter = CapacityReporter(gate.driver, self.meter, clock)
-        # The fast path: whether a request of this class may start now; see above. (An attribute saves a call.)
-        self.start: Callable[[ClassAccount], bool] = self._gate.start
+        # The fast path: whether a request of this class with a response of this size may start now; see above. (An
+        # attribute saves a call.)
+        self.start: Callable[[ClassAccount, int], bool] = self._gate.start
+        if throttle is not None and isinstance(self._gate, EngineGate):
+            self.start = self._gate.start_throttled
         self.hold: Callable[[ClassAccount], Hold | None] = self._gate.hold
         self.release: Callable[[Hold, int], None] = self._gate.release
 
@@ -135,6 +139,20 @@ class AdmissionControl:
             return None
         lifetime_ms = self.engine.machine.scheduler.bound.terms[account.number].lifetime_ms
         return None if lifetime_ms is None else lifetime_ms / 1000
+
+    def send_weight(self, account: ClassAccount) -> int | None:
+        """The weight of a class in the order of sending, in parts per million; None: it is always available.
+
+        A class has at least the weight of its guaranteed share. 0: it gets what no other class can use.
+        """
+        if self.engine is None:
+            return 0
+        scheduler, number = self.engine.machine.scheduler, account.number
+        if number >= len(scheduler.weights):  # a class of an earlier policy
+            return 0
+        if scheduler.bound.always[number]:
+            return None
+        return max(scheduler.weights[number], scheduler.bound.guaranteed[number])
 
     @property
     def in_service(self) -> int:

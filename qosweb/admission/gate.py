@@ -12,7 +12,7 @@ Neighbours: `control` is the interface to servers; `engine_driver` runs the engi
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from qosweb.admission.engine_driver import EngineDriver
 from qosweb.admission.outcomes import Denial, Hold, Permit, Wait
@@ -36,6 +36,13 @@ MEAN_OF = 8  # weight of the exponential mean, in responses
 HEAD_BYTES = 256  # default cost of a request in addition to its body, until it is measured
 
 
+class SendThrottle(Protocol):
+    """Limits the bytes that a process sends per second."""
+
+    def try_send(self, cost: int) -> bool:
+        """Whether a response of this cost may be sent at once, in no order. If so, it is charged."""
+
+
 class OpenGate:
     """Admits every request, counts those in service, and meters them."""
 
@@ -44,7 +51,7 @@ class OpenGate:
         self._clock = clock
         self._meter = meter
 
-    def start(self, account: ClassAccount) -> bool:  # noqa: ARG002
+    def start(self, account: ClassAccount, size: int) -> bool:  # noqa: ARG002
         return True
 
     def hold(self, account: ClassAccount) -> Hold | None:
@@ -73,7 +80,13 @@ class OpenGate:
     def resize(self, permit: Permit, size: int) -> None:  # noqa: ARG002
         permit.meter_mark = self._meter.restart(self._clock.read())
 
-    def settle(self, permit: Permit, bytes_sent: int, channel_until: float | None, *, is_sample: bool) -> None:  # noqa: ARG002
+    def lend(self, permit: Permit, bytes_sent: int) -> None:
+        """Nothing to do: there are no channels."""
+
+    def reclaim(self, permit: Permit, bytes_left: int) -> bool:  # noqa: ARG002
+        return True
+
+    def settle(self, permit: Permit, bytes_sent: int, *, is_sample: bool) -> None:
         self.in_service -= 1
         permit.account.in_service -= 1
         is_sample = is_sample and permit.rate_bps is None
@@ -96,27 +109,32 @@ class EngineGate(OpenGate):
         accounts: ClassAccounts,
         redirects: Redirects,
         *,
-        paces: bool,
+        throttle: SendThrottle | None,
     ) -> None:
-        """`paces`: responses leave at the rate of their channel."""
+        """`throttle` limits the bytes that this process sends per second, if they are limited."""
         super().__init__(clock, meter)
         self.driver = EngineDriver(loop, engine, before_turn=self._count_fast_path, on_change=self._refresh)
         self.fixed_bytes = HEAD_BYTES
         self._engine = engine
         self._accounts = accounts
         self._redirects = redirects
-        self._paces = paces
+        self._throttle = throttle
         self._opens: list[bool] = []  # by class: whether a request may start on the fast path
         self._counted: dict[str, tuple[int, int]] = {}  # by class: requests and bytes that the engine knows of
         self._means: dict[str, int] = {}  # by class: mean size of recent responses whose size was unknown at entry
 
     # ---- the fast path
 
-    def start(self, account: ClassAccount) -> bool:
+    def start(self, account: ClassAccount, size: int) -> bool:  # noqa: ARG002
         return self._opens[account.number]
 
+    def start_throttled(self, account: ClassAccount, size: int) -> bool:
+        """`start` for a process whose sending is limited."""
+        assert self._throttle is not None
+        return self._opens[account.number] and self._throttle.try_send(self.fixed_bytes + size)
+
     def hold(self, account: ClassAccount) -> Hold | None:
-        if not self._opens[account.number]:
+        if self._throttle is not None or not self._opens[account.number]:
             return None
         cost = self.fixed_bytes + self._means.get(account.name, REQUEST_BYTES)
         request = self._engine.local_queue.hold(account.number, cost)
@@ -128,8 +146,7 @@ class EngineGate(OpenGate):
     def release(self, hold: Hold, bytes_sent: int) -> None:
         assert hold.request is not None
         queue = self._engine.local_queue
-        if queue.has_ready:
-            queue.now_ms = self.driver.now_ms()  # the request that starts next may be late already
+        queue.now_ms = self.driver.now_ms()  # the request that starts next may be late already
         queue.finish(hold.request, self.fixed_bytes + bytes_sent)
         self._learn_size(hold.account.name, bytes_sent)
         self.in_service -= 1
@@ -151,7 +168,7 @@ class EngineGate(OpenGate):
     def _refresh(self) -> None:
         """Recompute which classes may start at once."""
         is_open_to = self._engine.local_queue.is_open_to
-        self._opens = [not self._paces and is_open_to(number) for number in range(len(self._accounts.accounts))]
+        self._opens = [is_open_to(number) for number in range(len(self._accounts.accounts))]
 
     def _count_fast_path(self) -> None:
         """Report the requests on the fast path since the last call to the engine."""
@@ -178,10 +195,10 @@ class EngineGate(OpenGate):
         cost = self.fixed_bytes + (self._means.get(account.name, REQUEST_BYTES) if size is None else size)
         learns_size = size is None
         if ticket is None:
-            started = local_queue.start_at_once(account.number, cost)
+            started = local_queue.start_at_once(account.number, cost, may_exceed=self._throttle is not None)
             if started is not None:
                 driver.poke()
-                return self._permit(account, rid, started, None, learns_size=learns_size)
+                return self._permit(account, rid, started, learns_size=learns_size)
         pending = WaitingRequest(self, facts, account, rid, on_decided, learns_size=learns_size)
         request: Request | Deny | None = None
         if ticket is not None:
@@ -196,7 +213,7 @@ class EngineGate(OpenGate):
         if isinstance(request, Deny):
             return _denial(request, account, rid)
         if request.phase is Phase.RUNNING:
-            return self._permit(account, rid, request, None, learns_size=learns_size)
+            return self._permit(account, rid, request, learns_size=learns_size)
         self._refresh()  # a request waits now
         pending.request = request
         return pending
@@ -204,9 +221,8 @@ class EngineGate(OpenGate):
     def outcome(self, pending: WaitingRequest, request: Request, decision: Decision) -> Decided:
         """The outcome of a decision of the engine for a request that waited."""
         match decision:
-            case Start(_, since_s):
-                learns_size = pending.learns_size
-                return self._permit(pending.account, pending.rid, request, since_s, learns_size=learns_size)
+            case Start():
+                return self._permit(pending.account, pending.rid, request, learns_size=pending.learns_size)
             case GoTo():
                 return self._redirects.send(pending.facts, request.number, pending.account, pending.rid, decision)
             case Deny():
@@ -217,7 +233,6 @@ class EngineGate(OpenGate):
         account: ClassAccount,
         rid: RequestId | None,
         request: Request,
-        since_s: float | None,
         *,
         learns_size: bool,
     ) -> Permit:
@@ -228,9 +243,8 @@ class EngineGate(OpenGate):
             rid,
             request,
             self._meter.enter(self._clock.read()),
-            rate_bps=request.rate_bps if self._paces else None,
+            rate_bps=None if self._throttle is None else request.rate_bps,
             fixed_bytes=self.fixed_bytes,
-            channel_since=since_s,
             learns_size=learns_size,
         )
 
@@ -254,16 +268,31 @@ class EngineGate(OpenGate):
         if permit.rate_bps is not None:
             permit.rate_bps = request.rate_bps
 
-    def settle(self, permit: Permit, bytes_sent: int, channel_until: float | None, *, is_sample: bool) -> None:
+    def lend(self, permit: Permit, bytes_sent: int) -> None:
+        assert permit.request is not None
+        local_queue = self._engine.local_queue
+        local_queue.now_ms = self.driver.now_ms()  # the request that starts next may be late already
+        local_queue.lend(permit.request, self.fixed_bytes + bytes_sent)
+        self.driver.poke()
+
+    def reclaim(self, permit: Permit, bytes_left: int) -> bool:
+        assert permit.request is not None
+        has_channel = self._engine.local_queue.reclaim(permit.request, max(1, bytes_left))
+        if has_channel:
+            permit.rate_bps = permit.request.rate_bps
+            self.driver.poke()
+        return has_channel
+
+    def settle(self, permit: Permit, bytes_sent: int, *, is_sample: bool) -> None:
         request = permit.request
         assert request is not None
         local_queue = self._engine.local_queue
         local_queue.now_ms = self.driver.now_ms()  # the request that starts next may be late already
-        local_queue.finish(request, self.fixed_bytes + bytes_sent, channel_until)
+        local_queue.finish(request, self.fixed_bytes + bytes_sent)
         if permit.learns_size:
             self._learn_size(permit.account.name, bytes_sent)
         self.driver.poke()
-        super().settle(permit, bytes_sent, channel_until, is_sample=is_sample)
+        super().settle(permit, bytes_sent, is_sample=is_sample)
 
 
 class WaitingRequest(Wait):

@@ -64,8 +64,10 @@ class Forward:
 class Issuer(Protocol):
     """The gate that issued a permit."""
 
-    def settle(self, permit: Permit, bytes_sent: int, channel_until: float | None, *, is_sample: bool) -> None: ...
+    def settle(self, permit: Permit, bytes_sent: int, *, is_sample: bool) -> None: ...
     def resize(self, permit: Permit, size: int) -> None: ...
+    def lend(self, permit: Permit, bytes_sent: int) -> None: ...
+    def reclaim(self, permit: Permit, bytes_left: int) -> bool: ...
 
 
 class Permit:
@@ -74,7 +76,6 @@ class Permit:
     __slots__ = (
         "_issuer",
         "account",
-        "channel_since",
         "fixed_bytes",
         "learns_size",
         "meter_mark",
@@ -93,7 +94,6 @@ class Permit:
         *,
         rate_bps: int | None = None,
         fixed_bytes: int = 0,
-        channel_since: float | None = None,
         learns_size: bool = False,
     ) -> None:
         self._issuer: Issuer | None = issuer
@@ -101,9 +101,8 @@ class Permit:
         self.rid = rid
         self.request = request  # as the engine knows it, if there is an engine
         self.meter_mark = meter_mark  # see CapacityMeter
-        self.rate_bps = rate_bps  # of its channel, to which the response is paced; None: as fast as it goes
+        self.rate_bps = rate_bps  # of its channel: what a paced response gets at least; None: it is not paced
         self.fixed_bytes = fixed_bytes  # what the request costs in addition to its body
-        self.channel_since = channel_since  # when its channel became free, if not just now
         self.learns_size = learns_size  # the size was unknown at entry: the class's mean was charged
 
     def resize(self, size: int) -> None:
@@ -111,15 +110,24 @@ class Permit:
         if self._issuer is not None:
             self._issuer.resize(self, size)
 
-    def close(self, bytes_sent: int, *, channel_until: float | None = None, is_sample: bool = True) -> None:
+    def lend(self, bytes_sent: int) -> None:
+        """Release the channel, because the client does not read. `bytes_sent`: of the body, so far."""
+        if self._issuer is not None:
+            self._issuer.lend(self, bytes_sent)
+
+    def reclaim(self, bytes_left: int) -> bool:
+        """Take a channel again after `lend`. False: there is none now. `bytes_left`: of the body, as far as known."""
+        return self._issuer is not None and self._issuer.reclaim(self, bytes_left)
+
+    def close(self, bytes_sent: int, *, is_sample: bool = True) -> None:
         """End the request and charge the bytes of body that were really sent. Later calls do nothing.
 
-        `channel_until` is when its channel became free, if not just now. `is_sample` tells whether the service time
-        measures this node: the response was complete, and neither the client nor another server delayed it.
+        `is_sample` tells whether the service time measures this node: the response was complete, and neither the client
+        nor another server delayed it.
         """
         issuer, self._issuer = self._issuer, None
         if issuer is not None:
-            issuer.settle(self, bytes_sent, channel_until, is_sample=is_sample)
+            issuer.settle(self, bytes_sent, is_sample=is_sample)
 
 
 class Hold:

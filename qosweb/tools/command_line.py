@@ -8,7 +8,8 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable
 
-COMMANDS = ("check", "explain", "fmt", "shares", "status", "reload", "drain", "recover", "block", "unblock", "blocks")
+COMMANDS = ("check", "explain", "fmt", "shares", "status", "reload", "drain", "recover", "block", "unblock", "blocks",
+            "publish", "releases", "rollback")  # fmt: skip
 _JSON = "write JSON to standard output, for scripts"
 
 
@@ -25,6 +26,9 @@ def add_commands(add: Callable[[str, str], argparse.ArgumentParser]) -> None:
     _add_block(add("block", "refuse the requests of a client or network"))
     _add_unblock(add("unblock", "end a block"))
     _add_blocks(add("blocks", "list what is blocked"))
+    _add_publish(add("publish", "publish a folder as a new release of the site"))
+    _add_releases(add("releases", "list the releases of the site"))
+    _add_rollback(add("rollback", "return to an earlier release of the site"))
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -48,6 +52,14 @@ def run(arguments: argparse.Namespace) -> int:
         from qosweb.tools import blocks
 
         return {"block": blocks.block, "unblock": blocks.unblock, "blocks": blocks.blocks}[arguments.command](arguments)
+    if arguments.command == "publish":
+        from qosweb.tools.publish import publish
+
+        return publish(arguments)
+    if arguments.command in ("releases", "rollback"):
+        from qosweb.tools import releases
+
+        return (releases.releases if arguments.command == "releases" else releases.rollback)(arguments)
     if arguments.command in ("reload", "drain"):
         from qosweb.tools import reload
 
@@ -225,6 +237,45 @@ def _add_blocks(parser: argparse.ArgumentParser) -> None:
 examples:
   qosweb blocks
   qosweb blocks --json --admin 10.0.0.1:8081"""
+    _add_admin(parser)
+
+
+def _add_publish(parser: argparse.ArgumentParser) -> None:
+    parser.description = (
+        "Publish a folder as a new release of the site, at nodes that run with --site. Only files that the node lacks "
+        "are uploaded; an interrupted upload continues. All nodes switch at one position of the cluster's order. "
+        "Exit code 0: the release is current; 1: the cluster refused it, nothing changed; 2: the node does not respond."
+    )
+    parser.epilog = """\
+examples:
+  qosweb publish public
+  qosweb publish public --message 'new prices' --admin 10.0.0.1:8081 --token-file token
+  qosweb publish public --dry-run"""
+    parser.add_argument("folder", metavar="DIR", help="the folder with all files of the site")
+    parser.add_argument("--message", metavar="TEXT", default="", help="a note about the release, for operators")
+    parser.add_argument("--dry-run", action="store_true", help="only show what would change")
+    parser.add_argument("--force", action="store_true", help="publish with a majority, although a node refuses")
+    _add_admin(parser)
+
+
+def _add_releases(parser: argparse.ArgumentParser) -> None:
+    parser.description = "List the releases of the site: the current one, and those to which a rollback can return."
+    parser.epilog = """\
+examples:
+  qosweb releases
+  qosweb releases --json --admin 10.0.0.1:8081"""
+    _add_admin(parser)
+
+
+def _add_rollback(parser: argparse.ArgumentParser) -> None:
+    parser.description = "Make an earlier release of the site current again, at all nodes."
+    parser.epilog = """\
+examples:
+  qosweb rollback
+  qosweb rollback 17"""
+    parser.add_argument(
+        "release", metavar="RELEASE", nargs="?", default="", help="number or digest; default: the one before"
+    )
     _add_admin(parser)
 
 

@@ -12,6 +12,7 @@ from tests.engine.driver import policy_of
 if TYPE_CHECKING:
     from qosweb.admission import Decided, Wait
     from qosweb.admission.facts import FileFacts
+    from qosweb.admission.gate import SendThrottle
 
 
 @dataclass
@@ -42,11 +43,13 @@ class File:
 class Door:
     """Admission control with one specification; `decided` has the outcomes that followed a wait."""
 
-    def __init__(self, spec: str | None, capacity_bps: int, *, paces: bool = False) -> None:
+    def __init__(self, spec: str | None, capacity_bps: int, *, throttle: SendThrottle | None = None) -> None:
         self.clock = Clock()
         policy = None if spec is None else policy_of(spec)
         loop = asyncio.get_running_loop()
-        self.control = AdmissionControl(loop, self.clock, policy, name="a", capacity_bps=capacity_bps, paces=paces)
+        self.control = AdmissionControl(
+            loop, self.clock, policy, name="a", capacity_bps=capacity_bps, throttle=throttle
+        )
         self.decided: list[Decided] = []
         if self.control.driver is not None:
             self.control.report()

@@ -14,6 +14,19 @@ ONE_CHANNEL = "set channel = 64KB in 1s\n</a>.server_resource > 10%\n"
 BPS = 64 << 10
 
 
+class Tokens:
+    """A throttle with a number of tokens."""
+
+    def __init__(self, left: int) -> None:
+        self.left = left
+
+    def try_send(self, cost: int) -> bool:
+        if cost > self.left:
+            return False
+        self.left -= cost
+        return True
+
+
 def charged(permit: object) -> int:
     """The cost that a request was charged with at entry."""
     assert isinstance(permit, Permit)
@@ -32,7 +45,7 @@ def test_without_a_policy_every_request_may_start() -> None:
             permit.close(10)
         assert door.control.in_service == 0
         assert permits[0].account.in_service == 0
-        assert door.control.start(permits[0].account)
+        assert door.control.start(permits[0].account, 0)
 
     run(story)
 
@@ -95,7 +108,7 @@ def test_a_request_that_waits_starts_when_another_ends() -> None:
         wait = door.enter()
         assert isinstance(permit, Permit)
         assert isinstance(wait, Wait)
-        assert not door.control.start(permit.account)  # no request overtakes the waiting one
+        assert not door.control.start(permit.account, 0)  # no request overtakes the waiting one
         await asyncio.sleep(0)
         assert not door.decided
         permit.close(10)
@@ -124,7 +137,7 @@ def test_a_hold_is_a_channel_until_it_is_released_or_becomes_a_permit() -> None:
         (started,) = door.decided
         assert isinstance(started, Permit)
         started.close(10)
-        await eventually(lambda: door.control.start(account))
+        await eventually(lambda: door.control.start(account, 0))
         again = door.control.hold(account)
         assert again is not None
         permit = door.control.permit_for(again)
@@ -212,7 +225,7 @@ def test_a_wait_that_is_cancelled_after_its_decision_gives_the_channel_back() ->
 def test_a_channel_depends_on_the_size_under_a_response_time_guarantee() -> None:
     async def story() -> None:
         spec = "set channel = 64KB in 1s\n</soon>.response_time < 100ms\n"
-        door = Door(spec, 64 << 20, paces=True)
+        door = Door(spec, 64 << 20, throttle=Tokens(0))
         soon, other = door.enter("/soon"), door.enter("/a")
         for permit in (soon, other):
             assert isinstance(permit, Permit)
@@ -240,12 +253,54 @@ def test_requests_on_the_fast_path_are_counted_afterwards() -> None:
         assert isinstance(permit, Permit)
         permit.close(0)
         account = permit.account
-        assert door.control.start(account)
+        assert door.control.start(account, 0)
         account.plain_served += 3
         account.bytes_sent += 3000
         assert door.control.engine is not None
         totals = door.control.engine.machine.classes[account.number].totals
         await eventually(lambda: totals.started == 4)
         assert totals.started_cost == 4 * HEAD_BYTES + 3000
+
+    run(story)
+
+
+def test_the_fast_path_needs_tokens_of_the_throttle() -> None:
+    async def story() -> None:
+        tokens = Tokens(2 * (HEAD_BYTES + 1000))
+        door = Door(ONE_CHANNEL, BPS, throttle=tokens)
+        account = door.control.classify(Facts("/a"), door.clock.read())
+        assert [door.control.start(account, 1000) for _ in range(3)] == [True, True, False]
+        assert tokens.left == 0
+
+    run(story)
+
+
+def test_a_permit_lends_its_channel_and_takes_it_back() -> None:
+    async def story() -> None:
+        door = Door(ONE_CHANNEL, BPS, throttle=Tokens(0))
+        slow = door.enter(size=10_000)
+        assert isinstance(slow, Permit)
+        waiting = door.enter(size=1000)
+        assert isinstance(waiting, Wait)
+        slow.lend(2000)
+        await eventually(lambda: bool(door.decided))
+        [other] = door.decided
+        assert isinstance(other, Permit)
+        other.close(1000)
+        assert slow.reclaim(8000)
+        slow.close(10_000)
+        assert door.control.engine is not None
+        assert door.control.engine.local_queue.used_bps == 0
+        assert not slow.reclaim(1)  # it is over
+
+    run(story)
+
+
+def test_an_always_available_request_starts_in_a_full_pipe_that_is_paced() -> None:
+    async def story() -> None:
+        door = Door(ONE_CHANNEL + "</now>.available = always\n", BPS, throttle=Tokens(0))
+        assert isinstance(door.enter(size=1000), Permit)
+        assert isinstance(door.enter(size=1000), Wait)
+        assert isinstance(door.enter("/now", size=1000), Permit)
 
     run(story)

@@ -7,6 +7,7 @@ BENCHMARKS = {
     "admission": "overhead of admission control for a request that is served at once",
     "analyze": "analysis of a log, compared with one aggregate on Spark and DuckDB, and with goaccess",
     "blocks": "the block list with 100,000 entries: lookup by longest prefix, operations, merges",
+    "bulk": "a large file to several receivers by multicast, compared with udpcast, uftp and TCP",
     "contention": "queued decisions of three nodes over a real group, compared with a plain queue",
     "decisions": "a queued decision in the replicated state machine, by batch, queue length and classes",
     "group": "total order broadcast of three members, compared with pysyncobj, etcd, corosync and a bare sequencer",

@@ -14,10 +14,23 @@ import msgspec
 from hypothesis import strategies as st
 
 from cluster.entries import APPLICATION, CHECKPOINT, VIEW, Entry, Pack, pack
-from cluster.messages import Ack, AppMsg, Data, FwdMsg, Hello, LinkAck, Proposal, Resume, Supply, SyncMsg, ViewMsg
+from cluster.messages import (
+    Ack,
+    AppMsg,
+    Data,
+    FwdMsg,
+    Hello,
+    LinkAck,
+    Proposal,
+    QueryAnswer,
+    Resume,
+    Supply,
+    SyncMsg,
+    ViewMsg,
+)
 from cluster.names import ProcessId, View, ViewId, make_view
 
-PAYLOADS = (ViewMsg, AppMsg, FwdMsg, SyncMsg, Ack, Supply, Resume)
+PAYLOADS = (ViewMsg, AppMsg, FwdMsg, SyncMsg, Ack, Supply, Resume, QueryAnswer)
 FRAMES = (Hello, Data, LinkAck, Proposal)
 
 INTS = st.one_of(st.integers(-2, 6), st.integers(0, 200), st.sampled_from((2**31, 2**62, -(2**62))))

@@ -57,6 +57,9 @@ PAYLOADS: list[messages.Payload] = [
     messages.AppMsg(messages.OpMsg(9, b"operation", (3, 0))),
     messages.AppMsg(messages.LtMsg(10, (3, 1))),
     messages.AppMsg(messages.StMsg((A, B), 1, 3, b"part of a state")),
+    messages.AppMsg(messages.Slot(2, 9, 1, None, 7, messages.Expertise(41, True))),
+    messages.AppMsg(messages.Plain(7, messages.Queries((messages.Query(5, 41, -1, b"query"),), 2, 1_000))),
+    messages.QueryAnswer(V.id, 5, 42, b"answer", "", 2, 1_000),
 ]
 FRAMES = [
     messages.Hello(2, 1, 3, 70_000),
@@ -151,6 +154,10 @@ ACTIONS: list[Action] = [
     actions.InterimApplied(A, b"x", at_view_end=True),
     actions.InterimView(V, (A,)),
     actions.InterimLoaded("d1"),
+    actions.DataRequest("k1", 5, False, b"query", 41),
+    actions.DataReply("k1", 5, False, b"answer", 42),
+    actions.DataGone("k1"),
+    actions.DataQuery(A, 5, b"query", b"answer", 42),
     actions.Crashed(disk_lost=False),
     actions.Recovered(3),
 ]

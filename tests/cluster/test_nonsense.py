@@ -7,7 +7,7 @@ that confirms entries.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 import pytest
@@ -20,12 +20,14 @@ from cluster.messages import (
     AppMsg,
     Batch,
     Data,
+    Expertise,
     Frame,
     FwdMsg,
     Info,
     LtMsg,
     OpMsg,
     Plain,
+    Queries,
     Registered,
     Slot,
     StMsg,
@@ -49,6 +51,7 @@ if TYPE_CHECKING:
     from cluster.layer import RandomSource
     from cluster.messages import Payload
     from cluster.replica import StateMachine
+    from cluster.sim.history_machine import History
     from cluster.sim.node import SimNode
 
 A, B, C = (ProcessId(name) for name in "abc")
@@ -71,9 +74,10 @@ class Hardened(Process):
         chance: RandomSource,
         trace: Callable[[Action], None] | None = None,
     ) -> None:
-        # With one of the two orders, the process also has the interim service.
+        # With one of the two orders, the process also has the interim service and the data service.
         shared = Journal() if settings.order == "atop" else None
-        super().__init__(me, settings, image, machine, chance, trace, shared=shared)
+        queryable = cast("History", machine) if settings.order == "atop" else None
+        super().__init__(me, settings, image, machine, chance, trace, shared=shared, queryable=queryable)
         self.ejected: list[Ejected] = []
 
     def take(self, *, more: bool = False) -> list[Effect]:
@@ -163,7 +167,7 @@ def test_any_content_of_any_message(kind: type) -> None:
     story()
 
 
-@pytest.mark.parametrize("kind", [Batch, Summary, Info, Registered], ids=lambda kind: kind.__name__)
+@pytest.mark.parametrize("kind", [Batch, Summary, Info, Registered, Expertise, Queries], ids=lambda kind: kind.__name__)
 def test_any_content_in_its_place_of_the_order(kind: type) -> None:
     @SUITE
     @given(order=ORDERS, said=st.lists(NONSENSE.of(kind), min_size=1, max_size=3))
@@ -173,6 +177,9 @@ def test_any_content_in_its_place_of_the_order(kind: type) -> None:
             say(world, in_order(world, what))
             world.run(0.01)
         goes_on(world)
+        if order == "atop":
+            world.query("a", b"x")
+            world.run_until(lambda: not world.nodes["a"].requested, within=40.0, what="an answer")
 
     story()
 

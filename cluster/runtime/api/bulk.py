@@ -19,11 +19,12 @@ from collections import deque
 from contextlib import suppress
 from math import inf
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from cluster.bulk.effects import (
+    ROOM_MAX,
     DeliverMessage,
     Discard,
     Joined,
@@ -32,6 +33,7 @@ from cluster.bulk.effects import (
     Multicast,
     Outcome,
     Propose,
+    ReceivedByAll,
     SendTo,
 )
 from cluster.bulk.flow_control import FlowControl
@@ -58,6 +60,7 @@ UNREAD_MAX = 64  # messages that the application has not taken; beyond that this
 SENDS_MAX = 2  # messages of this member under way; the content of others is not read yet
 LEAVE_S = 30.0  # the longest that a leaving member answers NAKs
 PROGRESS_S = 0.1  # between two reports of progress
+AHEAD_MAX = 16 * 1024 * 1024  # bytes of content that are read before the network has taken them
 
 log = logging.getLogger("cluster.bulk")
 _encode = msgspec.msgpack.Encoder().encode
@@ -78,6 +81,26 @@ class BulkGap(msgspec.Struct, frozen=True):
     first: int
 
 
+class SendProgress(msgspec.Struct, frozen=True):
+    """How far a message is that this member sends. All but the last two are bytes."""
+
+    size: int  # content that was read so far
+    is_ended: bool  # that is all of it
+    sent: int  # sent at least once
+    receivers: dict[str, int]  # by the name of the member: received, as far as it told
+    repeated: int  # packets that this member has sent again
+    naks: int  # NAKs that this member has got
+
+
+class ReceiveProgress(msgspec.Struct, frozen=True):
+    """How far a message is that this member receives."""
+
+    number: int
+    producer: ProcessId
+    received: int  # bytes
+    begin: bytes  # the first packet, if it is there
+
+
 class BulkClosed(Exception):
     """The member was closed before the outcome of a message was known."""
 
@@ -91,12 +114,13 @@ class Bulk:
         self.flow = FlowControl()
         self._spool = spool
         self._process = BulkProcess(replica.me, machine.master, self.flow, spool, random.Random(), start=start)
-        self.codec = DatagramCodec(options.key, options.cluster, replica.me, start)
+        self.codec = DatagramCodec(options.key, options.cluster, machine.master.session, replica.me, start)
         self.endpoint: DatagramEndpoint | None = None
         self._loop = asyncio.get_running_loop()
         self._timer: asyncio.TimerHandle | None = None
         self._local: deque[AnyPacket] = deque()  # packets of this process to itself
         self._outcomes: dict[int, asyncio.Future[Outcome]] = {}
+        self._everywhere: dict[int, asyncio.Future[None]] = {}  # of requests whose sender waits for all members
         self._resolved: dict[int, OutgoingFile] = {}  # content that consumers may still ask for, by message number
         self._sources: dict[int, OutgoingFile] = {}  # content without an outcome, by request
         self._turns = asyncio.Semaphore(SENDS_MAX)
@@ -107,6 +131,7 @@ class Bulk:
         self._missed = False
         self._closed = False
         self.error: Exception | None = None  # why this member stopped
+        self._leaving: asyncio.Future[None] | None = None
         machine.apply_entry = self._apply
         replica.on_primary(self._on_primary)
         if replica.primary is not None:
@@ -135,7 +160,9 @@ class Bulk:
         replica: Replica = await begin(options, machine)  # type: ignore[misc]
         bulk = cls(options, replica, machine, store)
         try:
-            bulk.endpoint = await DatagramEndpoint.listen(replica.addresses[0], multicast, bulk._on_datagram)
+            address = replica.addresses[0]
+            bulk.endpoint = await DatagramEndpoint.listen(address, multicast, bulk._on_datagrams, bulk._run)
+            bulk._process.context.room = min(ROOM_MAX, bulk.endpoint.room)
         except BaseException:
             await bulk.close()
             raise
@@ -145,34 +172,88 @@ class Bulk:
     # ---- sending
 
     async def send(
-        self, content: AsyncIterable[bytes], on_progress: Callable[[int, int], None] | None = None
+        self,
+        content: AsyncIterable[bytes],
+        on_progress: Callable[[SendProgress], None] | None = None,
+        *,
+        min_rate: float = 0.0,
     ) -> Outcome:
         """Send a message. Returns what became of it: unknown if this member was cut off meanwhile.
 
-        Content is read to the spool when the messages before it are done, so that a sender cannot run ahead of the
-        network by more than SENDS_MAX messages. `on_progress` gets the bytes sent so far, and those of the message.
+        Content is read as fast as the network takes it, and stays in the spool until no member needs it.
+        `min_rate`: bytes per second. With 0 a slow consumer slows all, and `send` returns when all members have it.
+        Otherwise a consumer that cannot keep up with this rate falls behind, and joins again if it misses the message;
+        `send` returns when the message is accepted.
         """
         async with self._turns:
+            if self._closed:
+                raise BulkClosed("this member was closed")
             source = OutgoingFile(self._spool.directory / f"{time.monotonic_ns()}.out")
-            try:
-                async for chunk in content:
-                    source.append(chunk)
-                source.is_ended = True
-                if self._closed:
-                    raise BulkClosed("this member was closed")
-            except BaseException:
-                source.remove()
-                raise
-            request = self._process.send(self._loop.time(), source)
+            request = self._process.send(self._loop.time(), source, min_rate / PACKET_LEN)
             self._sources[request] = source
             self._drained.clear()
-            future: asyncio.Future[Outcome] = self._loop.create_future()
-            self._outcomes[request] = future
-            self._run()
-            while on_progress is not None and not future.done():
-                await asyncio.wait([future], timeout=PROGRESS_S)
-                on_progress(min(source.size, self._process.producer.sent(request) * PACKET_LEN), source.size)
-            return await future
+            decided: asyncio.Future[Outcome] = self._loop.create_future()
+            self._outcomes[request] = decided
+            if not min_rate:
+                self._everywhere[request] = self._loop.create_future()
+            watch = asyncio.ensure_future(self._watch(request, source, on_progress)) if on_progress else None
+            try:
+                await self._read(content, source, request, decided)
+                outcome = await decided
+                if outcome is Outcome.ACCEPTED and not min_rate:
+                    await self._everywhere[request]
+            except BaseException:
+                self._abandon(request)
+                raise
+            finally:
+                self._everywhere.pop(request, None)
+                if watch is not None:
+                    watch.cancel()
+            if on_progress is not None:
+                self._report(request, source, on_progress)
+            return outcome
+
+    async def _read(
+        self, content: AsyncIterable[bytes], source: OutgoingFile, request: int, decided: asyncio.Future[Outcome]
+    ) -> None:
+        """Reads the content to the spool, not faster than the network takes it."""
+        self._run()
+        async for chunk in content:
+            source.append(chunk)
+            while not decided.done() and source.size - self._sent(request) > AHEAD_MAX:
+                await asyncio.wait([decided], timeout=self.flow.heartbeat_s)
+            if decided.done():
+                return
+        source.is_ended = True
+        self._run()
+
+    def _sent(self, request: int) -> int:
+        message = self._process.producer.find(request)
+        return message.sent * PACKET_LEN if message is not None else 0
+
+    def _abandon(self, request: int) -> None:
+        """The content could not be read, or the caller gave up."""
+        self._process.producer.abandon(request)
+        self._soon()
+        self._outcomes.pop(request, None)
+        source = self._sources.pop(request, None)
+        if source is not None:
+            source.remove()
+        self._remove_sent()
+
+    async def _watch(self, request: int, source: OutgoingFile, on_progress: Callable[[SendProgress], None]) -> None:
+        while True:
+            await asyncio.sleep(PROGRESS_S)
+            self._report(request, source, on_progress)
+
+    def _report(self, request: int, source: OutgoingFile, on_progress: Callable[[SendProgress], None]) -> None:
+        message, size = self._process.producer.find(request), source.size
+        receivers = {}
+        if message is not None:
+            for member, packets in message.progress.items():
+                receivers[member.name] = size if member in message.complete else min(size, packets * PACKET_LEN)
+        sent = size if message is None else min(size, message.sent * PACKET_LEN)
+        on_progress(SendProgress(size, source.is_ended, sent, receivers, self.repeated, self.naks_received))
 
     # ---- receiving
 
@@ -185,6 +266,17 @@ class Bulk:
                 return
             self._news.clear()
             await self._news.wait()
+
+    @property
+    def receiving(self) -> list[ReceiveProgress]:
+        """The messages that are under way to this member."""
+        return [
+            ReceiveProgress(
+                number, message.producer, message.arrived * PACKET_LEN,
+                self._spool.read(number, 0) if message.arrived and not message.gaps.is_missing(0) else b"",
+            )
+            for number, message in self._process.consumer.incoming.items()
+        ]  # fmt: skip
 
     @property
     def members(self) -> tuple[ProcessId, ...]:
@@ -223,14 +315,18 @@ class Bulk:
         self._process.primary_changed(self._loop.time(), is_in=view is not None)
         self._soon()
 
-    def _on_datagram(self, datagram: bytes) -> None:
-        body = self.codec.open(datagram)
-        if body is None or body.sender == self.replica.me or self._closed:  # a multicast comes back to its sender
+    def _on_datagrams(self, datagrams: list[bytes]) -> None:
+        if self._closed:
             return
-        if isinstance(body.packet, DataPacket) and not self._takes(body.packet):
-            return
+        now, me = self._loop.time(), self.replica.me
         try:
-            self._process.received(self._loop.time(), body.sender, body.packet)
+            for datagram in datagrams:
+                opened = self.codec.open(datagram)
+                if opened is None or opened[0] == me:  # a multicast comes back to its sender
+                    continue
+                sender, packet = opened
+                if not isinstance(packet, DataPacket) or self._takes(packet):
+                    self._process.received(now, sender, packet)
             self._perform()
         except OSError as error:
             self._fail(error)
@@ -250,6 +346,9 @@ class Bulk:
     def _run(self) -> None:
         if self._closed:
             return
+        flow, endpoint = self.flow, self.endpoint
+        flow.is_blocked = endpoint is not None and endpoint.is_blocked
+        flow.was_blocked |= flow.is_blocked
         try:
             self._process.tick(self._loop.time())
             self._perform()
@@ -264,6 +363,7 @@ class Bulk:
         log.critical("this member stops: %s", error)
         self.error = error
         self._stop()
+        self._leaving = asyncio.ensure_future(self.replica.close())  # so that senders do not wait for this member
 
     def _set_timer(self) -> None:
         if self._timer is not None:
@@ -275,11 +375,23 @@ class Bulk:
 
     def _perform(self) -> None:
         while True:
+            batch: list[bytes] = []  # consecutive multicasts, which leave together
+            self._spool.flush()
             for effect in self._process.take():
-                self._perform_one(effect)
+                if type(effect) is Multicast:
+                    self._local.append(effect.packet)
+                    batch.append(self.codec.seal(effect.packet))
+                else:
+                    self._perform_one(effect)
+            if batch and self.endpoint is not None:
+                self.endpoint.multicast(batch, self._addresses(self._peers()))
             if not self._local:
                 return
-            self._process.received(self._loop.time(), self.replica.me, self._local.popleft())
+            for number, message in self._process.producer.retained.items():
+                if isinstance(message.source, OutgoingFile):
+                    self._spool.adopt(number, message.source)
+            while self._local:
+                self._process.received(self._loop.time(), self.replica.me, self._local.popleft())
 
     def _perform_one(self, effect: Effect) -> None:
         assert self.endpoint is not None
@@ -288,10 +400,7 @@ class Bulk:
                 if to == self.replica.me:
                     self._local.append(packet)
                 else:
-                    self.endpoint.send(self.codec.seal(packet), self._addresses([to.name]))
-            case Multicast(packet):
-                self._local.append(packet)
-                self.endpoint.multicast(self.codec.seal(packet), self._addresses(self._peers()))
+                    self.endpoint.send([self.codec.seal(packet)], self._addresses([to.name]))
             case Propose(entry):
                 try:
                     self.replica.submit_nowait(_encode(entry))
@@ -303,9 +412,9 @@ class Bulk:
                 self._spool.discard(number)
             case MessageResolved(request, number, outcome):
                 self._resolved[number] = self._sources.pop(request)
-                future = self._outcomes.pop(request)
-                if not future.done():
-                    future.set_result(outcome)
+                _resolve(self._outcomes.pop(request), outcome)
+            case ReceivedByAll(request):
+                _resolve(self._everywhere.get(request), None)
             case MissedMessages(reason):
                 self._missed = True
                 log.warning("this member joins again: %s", reason)
@@ -357,6 +466,8 @@ class Bulk:
     async def close(self) -> None:
         """Stop. Messages under way are rejected or, if enough members have them, accepted."""
         self._stop()
+        if self._leaving is not None:
+            await self._leaving
         await self.replica.close()
         for source in (*self._sources.values(), *self._resolved.values()):
             source.remove()
@@ -372,6 +483,13 @@ class Bulk:
             self._timer.cancel()
         if self.endpoint is not None:
             self.endpoint.close()
-        for future in self._outcomes.values():
+        futures: list[asyncio.Future[Any]] = [*self._outcomes.values(), *self._everywhere.values()]
+        for future in futures:
             if not future.done():
-                future.set_exception(BulkClosed("this member was closed before the outcome was known"))
+                future.set_exception(BulkClosed("this member was closed before all members had the message"))
+                future.exception()  # a future that nobody waits for yet is no error
+
+
+def _resolve(future: asyncio.Future[Any] | None, value: object) -> None:
+    if future is not None and not future.done():
+        future.set_result(value)

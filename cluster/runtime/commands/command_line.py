@@ -55,6 +55,13 @@ examples:
 examples:
   python -m cluster send site.tar --key-file cluster.key --name eve --join 127.0.0.1:7000"""
     sender.add_argument("file", type=Path, metavar="FILE", help="the file to send")
+    sender.add_argument(
+        "--min-rate",
+        type=_rate,
+        default=0.0,
+        metavar="MBIT",
+        help="Mbit/s below which no receiver slows the others: it falls behind (default: the slowest sets the rate)",
+    )
     _transfer_options(sender)
     sender.set_defaults(run=_send)
     receiver = commands.add_parser("receive", help="receive the files that members send, into a directory")
@@ -150,6 +157,16 @@ def _member_options(parser: argparse.ArgumentParser) -> None:
         )
     for what, help_text in (("cert", "certificate"), ("key", "private key"), ("ca", "CA certificate of the peers")):
         tls.add_argument(f"--tls-{what}", type=Path, metavar="FILE", help=f"{help_text}, for mutual TLS")
+
+
+def _rate(text: str) -> float:
+    try:
+        rate = float(text)
+    except ValueError:
+        rate = -1.0
+    if not 0 <= rate < 1e6:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a rate; write Mbit/s, such as 50")
+    return rate
 
 
 def _transfer_options(parser: argparse.ArgumentParser) -> None:

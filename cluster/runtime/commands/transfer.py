@@ -22,16 +22,18 @@ import msgspec
 from cluster.bulk.effects import Outcome
 from cluster.runtime.api.bulk import Bulk, BulkGap, BulkMessage
 from cluster.runtime.bulk.endpoint import MulticastGroup
+from cluster.runtime.commands.progress import ProgressBars
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import AsyncIterator
 
+    from cluster.runtime.api.bulk import SendProgress
     from cluster.runtime.api.options import Options
 
 CHUNK_LEN = 1024 * 1024
 TITLE_LEN_MAX = 4096
-BAR_LEN = 30
+DRAW_S = 0.2  # between two drawings of the progress bars of a receiver
 ATTEMPTS = 5  # a message is rejected when the coordinator changes: it is sent again
 
 
@@ -75,11 +77,11 @@ async def send(options: Options, arguments: argparse.Namespace) -> int:
     with TemporaryDirectory(prefix="bulk-", dir=arguments.spool) as spool:
         async with await _begin(options, arguments, spool) as bulk:
             start = time.monotonic()
-            outcome = await _send_until_decided(bulk, path)
+            outcome = await _send_until_decided(bulk, path, arguments.min_rate * 1e6 / 8)
             seconds = time.monotonic() - start
             print(
                 f"{path.name}: {outcome.value} by {len(bulk.members)} members, {size} bytes in {seconds:.2f} s, "
-                f"{8e-6 * size / seconds:.1f} Mbit/s, {bulk.sent_bytes} bytes in datagrams, "
+                f"{_rate(size, seconds)}, {bulk.sent_bytes} bytes in datagrams, "
                 f"{bulk.repeated} packets sent again, {bulk.naks_received} NAKs",
                 flush=True,
             )
@@ -93,14 +95,23 @@ def _size(path: Path) -> int:
     return path.stat().st_size
 
 
-async def _send_until_decided(bulk: Bulk, path: Path) -> Outcome:
+def _rate(size: int, seconds: float) -> str:
+    return f"{8e-6 * size / max(1e-9, seconds):.1f} Mbit/s"
+
+
+async def _send_until_decided(bulk: Bulk, path: Path, min_rate: float) -> Outcome:
     outcome = Outcome.REJECTED
+    bars = ProgressBars(sys.stderr)
     for _ in range(ATTEMPTS):
-        outcome = await bulk.send(_read(path), _draw if sys.stderr.isatty() else None)
+        total = _size(path)
+
+        def draw(progress: SendProgress, total: int = total) -> None:
+            receivers = {name: done for name, done in progress.receivers.items() if name != bulk.replica.me.name}
+            bars.draw({name: (done, max(total, progress.size)) for name, done in receivers.items()})
+
+        outcome = await bulk.send(_read(path), draw if bars.is_shown else None, min_rate=min_rate)
         if outcome is not Outcome.REJECTED:
             break
-    if sys.stderr.isatty():
-        print(file=sys.stderr)
     return outcome
 
 
@@ -109,11 +120,6 @@ async def _read(path: Path) -> AsyncIterator[bytes]:
         yield _encode_title(FileTitle(path.name, os.fstat(file.fileno()).st_size)) + b"\n"
         while chunk := await asyncio.to_thread(file.read, CHUNK_LEN):
             yield chunk
-
-
-def _draw(sent: int, size: int) -> None:
-    done = BAR_LEN * sent // max(1, size)
-    print(f"\r[{'#' * done}{' ' * (BAR_LEN - done)}] {sent} of {size} bytes", end="", file=sys.stderr, flush=True)
 
 
 # ---- receive
@@ -138,14 +144,58 @@ async def receive(options: Options, arguments: argparse.Namespace) -> int:
 
 async def _receive_all(bulk: Bulk, folder: Path, count: int | None) -> None:
     received = 0
-    async for message in bulk.deliveries():
-        if isinstance(message, BulkGap):
-            print(f"messages before {message.first} were missed", flush=True)
-            continue
-        print(await asyncio.to_thread(_store, message, folder), flush=True)
-        received += 1
-        if received == count:
-            return
+    view = ReceiverView(bulk)
+    watch = asyncio.ensure_future(view.watch())
+    try:
+        async for message in bulk.deliveries():
+            view.bars.clear()
+            if isinstance(message, BulkGap):
+                print(f"messages before {message.first} were missed", flush=True)
+                continue
+            line = await asyncio.to_thread(_store, message, folder)
+            print(line + view.summary(message), flush=True)
+            received += 1
+            if received == count:
+                return
+    finally:
+        watch.cancel()
+        view.bars.clear()
+
+
+class ReceiverView:
+    """What a receiver shows: progress bars while messages arrive, and a summary of each."""
+
+    def __init__(self, bulk: Bulk) -> None:
+        self._bulk = bulk
+        self._begun: dict[int, float] = {}  # when the first packet of a message was seen
+        self._naks = 0
+        self.bars = ProgressBars(sys.stderr)
+
+    async def watch(self) -> None:
+        while True:
+            await asyncio.sleep(DRAW_S)
+            now, bars = time.monotonic(), {}
+            for progress in self._bulk.receiving:
+                self._begun.setdefault(progress.number, now)
+                if self.bars.is_shown:
+                    title = _title(progress.begin)
+                    name = title.name if title is not None else f"message {progress.number}"
+                    bars[name] = (progress.received, title.size if title is not None else None)
+            self.bars.draw(bars)
+
+    def summary(self, message: BulkMessage) -> str:
+        """The rate, if the transfer took long enough to measure it, and the NAKs since the last summary."""
+        begun = self._begun.pop(message.number, None)
+        self._begun = {number: at for number, at in self._begun.items() if number > message.number}
+        naks, self._naks = self._bulk.naks - self._naks, self._bulk.naks
+        rate = f", {_rate(message.size, time.monotonic() - begun)}" if begun is not None else ""
+        return f"{rate}, {naks} NAKs"
+
+
+def _title(begin: bytes) -> FileTitle | None:
+    with suppress(msgspec.DecodeError):
+        return _decode_title(begin.partition(b"\n")[0])
+    return None
 
 
 def _store(message: BulkMessage, folder: Path) -> str:

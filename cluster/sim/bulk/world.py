@@ -89,6 +89,7 @@ class BulkWorld:
         self.duplicates = loss / 4
         self.delay_s = 0.002
         self.with_state = with_state
+        self.room = self.chance.choice((4, 32, 2048))  # packets that a process has room for
         self.sides: list[set[str]] = [set(self.nodes)]
         self.primary: tuple[ProcessId, ...] = ()
         self.log: list[Entry] = []
@@ -156,6 +157,7 @@ class BulkWorld:
         node.process = BulkProcess(
             node.id, Master(SESSION), flow, node.spool, chance, start=start, with_state=self.with_state
         )
+        node.process.context.room = self.room
         node.in_primary = False
 
     # ---- the abstract total order

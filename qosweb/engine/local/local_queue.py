@@ -18,7 +18,8 @@ import msgspec
 
 from qosweb.engine.local import requests as r
 from qosweb.engine.local.expected_redirects import VISIT_MS, ExpectedRedirect, ExpectedRedirects
-from qosweb.engine.local.requests import OVER, READY, RUNNING, WAITING, Decision, Deny, GoTo, Request, Start
+from qosweb.engine.local.requests import LENT, OVER, READY, RUNNING, WAITING, Decision, Deny, GoTo, Request, Start
+from qosweb.engine.local.untold_requests import UntoldRequests
 from qosweb.engine.local.wait_estimate import WaitEstimate, patience_ms
 from qosweb.engine.replicated.effects import Effect, Granted, Reserved, RestatementApplied, RestatementNeeded
 from qosweb.engine.replicated.entries import UNUSED, NodeBatch, NodeRestatement
@@ -38,6 +39,7 @@ DEADLINES_OLD_MAX = 1_000  # stale deadlines, of requests that no longer wait
 MUCH_MORE = 2  # times the charged cost: from there on the state machine is told at once
 SLACK_MS = 50  # half of the time in which an empty token bucket fills
 READY_FEW = 4  # fewer ready requests may all start at the same moment
+RECLAIMED = 8  # channels taken back may exceed the pipe by 1/RECLAIMED
 
 
 class LocalQueue:
@@ -52,15 +54,15 @@ class LocalQueue:
         self.outbox = outbox
         self.capacity_bps = 0
         self.used_bps = 0  # by requests that run here now
+        self._exceeding_bps = 0  # by always-available requests that started although the pipe was full
         self.is_draining = False
         self.now_ms = 0  # by the node's clock, at the last call
         self.ahead_ms = 0  # cluster time minus the node's time
         self.in_minority = False
         self._numbers = numbers
         self._own: dict[int, Request] = {}  # all unfinished requests of this node but those below
-        self._untold: dict[Request, None] = {}  # running requests that the other nodes need not know of yet
-        self._untold_served: dict[int, list[int]] = {}  # by class: requests that were never told, and their cost
-        self._channel_bps: dict[int, int] = {}  # by class, if the cost of a request does not matter
+        self._untold = UntoldRequests()
+        self._lent: set[Request] = set()  # running requests that lent their channels
         self._waiting = 0
         self._waiting_of: dict[int, int] = {}  # by class
         self._ready: deque[Request] = deque()  # may contain requests that are no longer ready
@@ -77,17 +79,12 @@ class LocalQueue:
     @property
     def requests(self) -> list[Request]:
         """All unfinished requests: this node's, and those redirected here."""
-        return [*self._own.values(), *self._untold, *self._redirects.requests]
+        return [*self._own.values(), *self._untold.running, *self._redirects.requests]
 
     @property
     def expected(self) -> list[tuple[ProcessId, int]]:
         """Redirected requests for which a channel is held here."""
         return self._redirects.expected
-
-    @property
-    def has_ready(self) -> bool:
-        """A request here has a grant, and waits until its channel is free."""
-        return bool(self._ready)
 
     def lasts_for(self, ms: int) -> bool:
         """The ready requests keep the pipe busy for `ms`, by its capacity."""
@@ -99,12 +96,17 @@ class LocalQueue:
 
     # ---- requests of this node
 
-    def start_at_once(self, class_number: int, cost: int) -> Request | None:
-        """Start a request without consulting the queue, if that is allowed."""
-        if not self.is_open_to(class_number) or not self._has_room():
+    def start_at_once(self, class_number: int, cost: int, *, may_exceed: bool = False) -> Request | None:
+        """Start a request without consulting the queue, if that is allowed.
+
+        `may_exceed`: requests of always-available classes exceed a full pipe, by at most its capacity.
+        """
+        has_room = self.is_open_to(class_number) and self._has_room()
+        if not (has_room or (may_exceed and self._may_exceed(class_number))):
             return None
         self._numbers += 1
         request = Request(self._numbers, class_number, cost)
+        request.exceeds = not has_room
         self._own[request.number] = request
         rate_bps = self.machine.scheduler.bound.rate_bps(class_number, cost)
         self._run(request, whole_channel(rate_bps, self.capacity_bps))
@@ -114,46 +116,30 @@ class LocalQueue:
 
     def hold(self, class_number: int, cost: int) -> Request | None:
         """Start a request of the fast path that takes time: it holds a channel until `finish`. None: no room.
-
-        The caller has asked `is_open_to`. The other nodes learn of it at its end, or from `tell_held`.
-        """
+        The caller has asked `is_open_to`."""
         if not self._has_room():
             return None
         request = Request(0, class_number, cost)
-        self._untold[request] = None
-        self._run(request, self._channel_bps.get(class_number) or self._find_channel(class_number, cost))
+        self._untold.running[request] = None
+        rate_bps = self._untold.channel_bps(self.machine.scheduler.bound, class_number, cost, self.capacity_bps)
+        self._run(request, rate_bps)
         return request
-
-    def _find_channel(self, class_number: int, cost: int) -> int:
-        """The rate of the channel of a request."""
-        bound = self.machine.scheduler.bound
-        rate_bps = whole_channel(bound.rate_bps(class_number, cost), self.capacity_bps)
-        if not bound.terms[class_number].response_ms:
-            self._channel_bps[class_number] = rate_bps
-        return rate_bps
 
     def tell_held(self) -> None:
         """Tell the other nodes of all requests that hold a channel: the room for others has become scarce."""
-        for request in list(self._untold):
+        for request in list(self._untold.running):
             self.tell(request)
 
     def tell(self, request: Request) -> None:
         """Tell the other nodes of a request that holds a channel, as of every other that runs here."""
-        if request not in self._untold:
+        if request not in self._untold.running:
             return
-        del self._untold[request]
+        del self._untold.running[request]
         self._numbers += 1
         request.number = self._numbers
         self._own[request.number] = request
         self.outbox.started(request.number, request.class_number, request.cost)
         self._wait_estimate.count_start(request.class_number, request.cost)
-
-    def _count_served(self) -> None:
-        """Count the requests that have ended without being told."""
-        if self._untold_served:
-            for class_number, (count, cost) in self._untold_served.items():
-                self.served(class_number, count, cost)
-            self._untold_served.clear()
 
     def served(self, class_number: int, count: int, cost: int) -> None:
         """Count finished requests that started at once without a call each (the fast path)."""
@@ -170,6 +156,12 @@ class LocalQueue:
             or self.machine.scheduler.bound.buckets_of[class_number]
             or (self.in_minority and self.machine.scheduler.bound.terms[class_number].in_minority == "deny")
         )
+
+    def _may_exceed(self, class_number: int) -> bool:
+        bound = self.machine.scheduler.bound
+        if not bound.always[class_number] or self.is_draining or self._exceeding_bps >= self.capacity_bps:
+            return False
+        return not (self.in_minority and bound.terms[class_number].in_minority == "deny")
 
     def _waits_for_room(self) -> bool:
         """A request here waits for a channel, and not only for tokens of its class."""
@@ -204,18 +196,27 @@ class LocalQueue:
 
     def finish(self, request: Request, cost: int, until_s: float | None = None) -> None:
         """A running request has ended with this cost; its channel is free since `until_s`, by default since now."""
-        if request.phase is not RUNNING:
-            return
-        request.phase = OVER
-        self.used_bps -= request.rate_bps
-        if request in self._untold:
-            del self._untold[request]
-            count = self._untold_served.setdefault(request.class_number, [0, 0])
-            count[0] += 1
-            count[1] += cost
-            if self._ready:
-                self._start_ready(until_s)
-            return
+        phase = request.phase
+        if phase is LENT:
+            request.phase = OVER
+            self._lent.discard(request)
+            if cost > request.settled:
+                self.outbox.served(request.class_number, 0, cost - request.settled)
+        elif phase is RUNNING:
+            request.phase = OVER
+            if request in self._untold.running:
+                self._leave_pipe(request)
+                self._untold.end(request, cost)
+                if self._ready:
+                    self._start_ready(until_s)
+                return
+            self._release(request, max(0, cost - request.settled))
+            self._start_ready(until_s)
+
+    def _release(self, request: Request, cost: int) -> None:
+        """Release the channel of a running request. `cost` is what it really cost since it got the channel."""
+        self._leave_pipe(request)
+        request.exceeds = False
         if cost != request.cost:
             self.outbox.account(request.class_number).started_cost += cost - request.cost
         if request.owner is None:
@@ -224,7 +225,41 @@ class LocalQueue:
         else:
             self._redirects.leave((request.owner, request.number))
             self.outbox.visited(request.owner, request.number, cost)
-        self._start_ready(until_s)
+            request.owner = None
+
+    def lend(self, request: Request, cost: int) -> None:
+        """The client of a running request does not read: release its channel. `cost` is what it has cost so far."""
+        if request.phase is not RUNNING:
+            return
+        self.tell(request)
+        request.phase = LENT
+        self._release(request, max(0, cost - request.settled))
+        request.settled = max(cost, request.settled)
+        self._lent.add(request)
+        self._start_ready()
+
+    def reclaim(self, request: Request, cost: int) -> bool:
+        """Give a request that lent its channel another one, if there is room. `cost` is what it will still cost.
+
+        A class that is not ahead of others in virtual time may exceed a full pipe: otherwise its responses would stand
+        still although it does not get its share. The request is charged like one that starts now.
+        """
+        if request.phase is not LENT:
+            return False
+        number, scheduler = request.class_number, self.machine.scheduler
+        has_room = self._has_room() and not self._ready
+        is_behind = bool(scheduler.weights[number]) and self.machine.classes[number].virtual <= scheduler.virtual
+        exceeds = self.used_bps * RECLAIMED >= self.capacity_bps * (RECLAIMED + 1)
+        if not (has_room or scheduler.bound.always[number] or (is_behind and not exceeds)):
+            return False
+        self._lent.discard(request)
+        self._numbers += 1
+        request.number, request.cost = self._numbers, cost
+        self._own[request.number] = request
+        self._run(request, whole_channel(scheduler.bound.rate_bps(number, cost), self.capacity_bps))
+        self.outbox.restarted(request.number, number, cost)
+        self.outbox.account(number).started_cost += cost
+        return True
 
     def resize(self, request: Request, cost: int) -> None:
         """The cost of a running request has become known. Its real cost is charged at its end in any case.
@@ -238,8 +273,7 @@ class LocalQueue:
         self.tell(request)
         bound, number = self.machine.scheduler.bound, request.class_number
         if bound.terms[number].response_ms:
-            used_by_others_bps = self.used_bps - request.rate_bps
-            self.used_bps = used_by_others_bps
+            self._leave_pipe(request)
             self._run(request, whole_channel(bound.rate_bps(number, cost), self.capacity_bps))
             self._start_ready()
         if request.owner is not None:
@@ -258,7 +292,7 @@ class LocalQueue:
 
     def cancel(self, request: Request) -> None:
         """The client disconnected or gave up."""
-        if request.phase is RUNNING:
+        if request.phase is RUNNING or request.phase is LENT:
             self.finish(request, 0)
         elif request.phase is not OVER:
             self._drop(request)
@@ -266,7 +300,8 @@ class LocalQueue:
     def tick(self, now_ms: int) -> None:
         """Expire what is past its deadline."""
         self.now_ms = now_ms
-        self._count_served()
+        for ended in self._untold.take_ended():
+            self.served(*ended)
         self._wait_estimate.advance(now_ms)
         while self._deadlines and self._deadlines[0][0] <= now_ms:
             _, number = heappop(self._deadlines)
@@ -461,12 +496,11 @@ class LocalQueue:
 
     def policy_changed(self, numbers: list[int]) -> None:
         """Translate class numbers after a change of policy."""
-        self._count_served()  # under the old numbers, which the outbox translates
-        self._channel_bps.clear()
+        self._untold.translate(numbers)
         waiting_of, self._waiting_of = self._waiting_of, {}
         for number, waiting in waiting_of.items():
             self._waiting_of[numbers[number]] = self._waiting_of.get(numbers[number], 0) + waiting
-        for request in (*self._own.values(), *self._untold):
+        for request in (*self._own.values(), *self._lent):
             request.class_number = numbers[request.class_number]
         self._redirects.translate(numbers)
         self._wait_estimate.translate(numbers)
@@ -475,7 +509,6 @@ class LocalQueue:
     def refresh(self) -> None:
         """The state machine has applied an entry, or was replaced."""
         self._is_contended = self.machine.is_contended
-        self._channel_bps.clear()
         self._wait_estimate.machine_changed()
 
     def _has_room(self) -> bool:
@@ -502,13 +535,17 @@ class LocalQueue:
 
     def capacity_changed(self, capacity_bps: int) -> None:
         self.capacity_bps = capacity_bps
-        self._channel_bps.clear()
         self._start_ready()
 
     def _run(self, request: Request, rate_bps: int) -> None:
         request.phase = RUNNING
         request.rate_bps = min(rate_bps, max(self.capacity_bps - self.used_bps, rate_bps // 2, 1))
         self.used_bps += request.rate_bps
+        self._exceeding_bps += request.rate_bps * request.exceeds
+
+    def _leave_pipe(self, request: Request) -> None:
+        self.used_bps -= request.rate_bps
+        self._exceeding_bps -= request.rate_bps * request.exceeds
 
     def _drop(self, request: Request) -> None:
         if request.phase is WAITING:

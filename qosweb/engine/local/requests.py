@@ -1,10 +1,11 @@
 """One request at the node that holds its socket: its phases, and the decisions the engine can make about it.
 
     arrives --> WAITING --> READY --> RUNNING --> over
-           \\-> RUNNING       |  \\-> over (redirected)
+           \\-> RUNNING       |  \\-> over (redirected)      RUNNING <--> LENT --> over
                              over (denied, client gone, expired)
 
 READY: the request was granted a channel here that is not free yet.
+LENT: its client does not read, so that the request gave its channel back until it can use one again.
 """
 
 from __future__ import annotations
@@ -24,10 +25,11 @@ class Phase(Enum):
     WAITING = "waiting"
     READY = "ready"
     RUNNING = "running"
+    LENT = "lent"
     OVER = "over"
 
 
-WAITING, READY, RUNNING, OVER = Phase  # module names, because access to enum members is slow
+WAITING, READY, RUNNING, LENT, OVER = Phase  # module names, because access to enum members is slow
 
 
 class Start(msgspec.Struct, frozen=True):
@@ -70,8 +72,8 @@ DRAINING: Final = "draining"
 class Request:
     """One unfinished request."""
 
-    __slots__ = ("class_number", "cost", "deadline_ms", "decided", "is_visitor", "number", "owner", "phase",
-                 "rate_bps", "submitted")  # fmt: skip
+    __slots__ = ("class_number", "cost", "deadline_ms", "decided", "exceeds", "is_visitor", "number", "owner",
+                 "phase", "rate_bps", "settled", "submitted")  # fmt: skip
 
     def __init__(
         self,
@@ -88,6 +90,8 @@ class Request:
         self.decided = decided
         self.phase = WAITING
         self.rate_bps = 0
+        self.exceeds = False  # it started although the pipe was full
+        self.settled = 0  # the part of its real cost that was charged when it lent its channel
         self.submitted = False  # the other nodes have been told
         self.is_visitor = False  # redirected here: the redirecting node has counted it
         self.owner: ProcessId | None = None  # the redirecting node, if it was redirected here

@@ -37,7 +37,7 @@ def status_of(node: Node) -> dict[str, object]:
         "version": VERSION,
         "since": node.started_at,
         "draining": node.draining,
-        "root": None if node.store.root is None else str(node.store.root.path),
+        "root": None if node.settings.root is None else str(node.settings.root.resolve()),
         "upstreams": {one.name: _upstream(one, engine) for one in node.upstreams.servers},
         "upstreams_disagree": node.upstream_votes.disagreements,
         "connections": {"open": len(node.connections), **asdict(node.connections.counts)},
@@ -58,6 +58,7 @@ def status_of(node: Node) -> dict[str, object]:
             "guarantees": [asdict(one) for one in rows_of([one.name for one in accounts.accounts], rules)],
         },
         "blocks": listed(node.blocking, BLOCKS_SHOWN_MAX),
+        "releases": None if node.releases is None else node.releases.listed(),
         "classes": {account.name: _class(account, node, got_bps) for account in accounts.accounts},
     }
 

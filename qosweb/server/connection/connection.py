@@ -13,7 +13,7 @@ The state of a connection follows from its attributes. The first that is set cou
 
     _lingering                 all responses are sent; incoming bytes are read and discarded
     _closing                   the connection closes when all written bytes are sent
-    _sender                    a response is sent from disk, or at the rate of its channel
+    _sender                    a response is sent from disk, or by the pacer
     _write_paused              the client reads its responses too slowly
     _relay                     another server responds
     _exchange                  a request waits for its body, for the disk or for its turn
@@ -216,7 +216,7 @@ class HttpConnection(Timeouts):
             self._on_new_client(head, piece if is_single_piece else b"")
         if self._known_heads is not _NO_HEADS:
             has_files = context.site.store.root is not None
-            if has_files and (plain := read_plain(head, context.recorder, context.site.admission)) is not None:
+            if has_files and (plain := self._read_plain(head)) is not None:
                 if is_single_piece:
                     context.plain_heads.remember(piece, plain)
                 if self._answer_plain(plain, now):
@@ -229,15 +229,19 @@ class HttpConnection(Timeouts):
         self._run(Exchange(head, head.has_body, self.client, now, now, self.resume_exchange, self.proxy))
         return end
 
+    def _read_plain(self, head: RequestHead) -> PlainHead | None:
+        context = self._context
+        return read_plain(head, context.recorder, context.site.admission, context.site.releases)
+
     def _answer_plain(self, plain: PlainHead, now: float) -> bool:
         """The fast path. False, without effect, if the page is not in memory, not fresh, or may not start now."""
-        path, host_part, accept_encoding, account = plain
-        resource = self._resources.get(path)
+        key, host_part, accept_encoding, account = plain
+        resource = self._resources.get(key)
         context = self._context
         if resource is None or now >= resource.fresh_until or context.connections.draining:
             return False
         page = resource.page_for(accept_encoding) if resource.encoded else resource.plain
-        if not page.log_part or not context.site.admission.start(account):
+        if not page.log_part or not context.site.admission.start(account, page.size):
             return False
         if page.wire_second != self._clock.second or page.wire_line is not account.served_line:
             page.set_wire(self._clock.second, self._clock.date_line, account.served_line)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from qosweb.server.connection.connections import Connections
     from qosweb.server.connection.fast_path import PlainHeads
     from qosweb.server.connection.head_parser import HeadLimits
-    from qosweb.server.files.pacing import SendPacer
+    from qosweb.server.pacing.send_pacer import SendPacer
     from qosweb.server.proxy.forward_head import ForwardHeads
     from qosweb.server.proxy.upstream import Upstreams
     from qosweb.server.request.error_pages import ErrorPages
@@ -44,7 +44,7 @@ class ConnectionContext:
     plain_heads: PlainHeads
     forward_heads: ForwardHeads
     request_heads: RequestHeads
-    pacer: SendPacer
+    pacer: SendPacer | None  # None: responses are not paced
     upstreams: Upstreams
     name: str  # of the node
     report_fault: Callable[[Exception], None]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from qosweb.server.connection.sending import Sending
+from qosweb.server.connection.sending import WRITE_BUFFER_HIGH, WRITE_BUFFER_LOW, Sending
 from qosweb.server.proxy.forward import ForwardTarget, Relay
 from qosweb.server.proxy.plain_relay import PlainRelay, begin
 
@@ -109,6 +109,8 @@ class Forwarding(Sending):
         if not isinstance(relay, Relay) or exchange is None:
             return
         self._relay = self._relayed_exchange = None
+        if exchange.permit is not None and exchange.permit.rate_bps is not None and self._transport is not None:
+            self._transport.set_write_buffer_limits(high=WRITE_BUFFER_HIGH, low=WRITE_BUFFER_LOW)
         self.active_at = self._clock.read()
         client_left = answer is None and self._transport is None
         if relay.place.peer and not relay.is_complete and not client_left:

@@ -1,4 +1,4 @@
-"""Sending of responses on a connection: from memory, from disk, or at the rate of a channel; then their record.
+"""Sending of responses on a connection: from memory, from disk, or by the pacer; then their record.
 
 Neighbours: ``closing`` is below; ``forwarding`` and ``connection`` derive from it.
 """
@@ -13,7 +13,7 @@ from qosweb.server.connection.closing import Closing
 from qosweb.server.connection.decisions import CLIENT_SHARE, decision_lines, decision_of, denied_lines
 from qosweb.server.files.file_sender import FileSender
 from qosweb.server.files.files import NotServed
-from qosweb.server.files.pacing import PacedSend
+from qosweb.server.pacing.paced_send import PacedSend
 from qosweb.server.pipeline import restart_at_find_page
 from qosweb.server.request.answers import CLOSE, KEEP_ALIVE, NO_CONNECTION_LINE, Answer, FileSpan, explain
 
@@ -107,22 +107,14 @@ class Sending(Closing):
     def _send_paced(
         self, exchange: Exchange, permit: Permit, answer: Answer, head: bytes, *, closes: bool, file: int = -1
     ) -> None:
+        pacer = self._context.pacer
         assert self._transport is not None
-        assert permit.rate_bps is not None
+        assert pacer is not None
         self._blocked = True
         self._mark_at = 0.0
         self._sending = exchange, answer, closes
-        self._sender = PacedSend(
-            self._context.pacer,
-            self._transport,
-            head,
-            answer.body,
-            self._on_sent,
-            rate_bps=permit.rate_bps,
-            fixed_bytes=permit.fixed_bytes,
-            since=permit.channel_since,
-            file=file,
-        )
+        self._sender = PacedSend(pacer, self._transport, permit, head, answer.body, self._on_sent, file=file)
+        self._transport.set_write_buffer_limits(high=0)  # calls resume_writing once it is empty
         self._sender.start()
 
     def _start_sender(self) -> None:
@@ -136,10 +128,10 @@ class Sending(Closing):
         assert self._sending is not None
         exchange, answer, closes = self._sending
         body_sent = max(0, self._sender.sent - (self._sender.size - answer.length))
-        if isinstance(self._sender, PacedSend):
-            exchange.channel_until = self._sender.until
-        else:
+        if isinstance(self._sender, FileSender):
             exchange.was_delayed = self._sender.waited
+        elif self._transport is not None:
+            self._transport.set_write_buffer_limits(high=WRITE_BUFFER_HIGH, low=WRITE_BUFFER_LOW)
         self._sender = self._sending = None
         self._mark_at = 0.0
         if answer.from_disk:
@@ -178,12 +170,14 @@ class Sending(Closing):
             self._context.recorder.prepare_plain(exchange, exchange.page)
 
     def _record(self, exchange: Exchange, decision: str, status: int, size: int) -> None:
+        if exchange.is_internal:
+            return
         permit, exchange.permit = exchange.permit, None
         if exchange.request_body is not None:
             exchange.request_body.release()
         if permit is not None:
             is_sample = decision == "served" and not exchange.was_delayed
-            permit.close(size, channel_until=exchange.channel_until, is_sample=is_sample)
+            permit.close(size, is_sample=is_sample)
         self._context.recorder.record(exchange, self._context.site.account_of(exchange), decision, status, size)
 
     def _reject(self, answer: Answer, decision: str, now: float) -> None:

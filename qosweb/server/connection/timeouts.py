@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from qosweb.server.connection.forwarding import Forwarding
 from qosweb.server.files.file_sender import unsent
-from qosweb.server.files.pacing import PacedSend
+from qosweb.server.pacing.paced_send import PacedSend
 from qosweb.server.request.answers import explain
 
 if TYPE_CHECKING:

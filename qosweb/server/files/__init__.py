@@ -1,1 +1,1 @@
-"""Static files: page cache, file access, sending and pacing."""
+"""Static files: page cache, file access and sending."""

@@ -1,8 +1,8 @@
 """Body reader: reads a response in pieces from memory and from one open file, and detects changes of the file.
 
-The senders (``qosweb.server.files.file_sender``, ``qosweb.server.files.pacing``) choose the size of each piece. A piece
-from the file is a copy. Before the last piece from the file is returned, the file's version is compared with the one
-that the response was made for. So a client gets one version or an incomplete body, never a complete mixture.
+The senders (``qosweb.server.files.file_sender``, ``qosweb.server.pacing.paced_send``) choose the size of each piece. A
+piece from the file is a copy. Before the last piece from the file is returned, the file's version is compared with the
+one that the response was made for. So a client gets one version or an incomplete body, never a complete mixture.
 """
 
 import os

@@ -166,6 +166,7 @@ class Relay:
                 self._transport.write(CONTINUE)
         permit = exchange.permit
         if permit is not None and permit.rate_bps is not None:
+            assert context.pacer is not None
             self._output = PacedOutput(context.pacer, self._transport, permit, self._on_drained, self._on_paced_end)
         self._enter(server)
 
@@ -249,6 +250,8 @@ class Relay:
 
     def client_resumed(self) -> None:
         """The client takes more bytes."""
+        if self._output is not None:
+            self._output.on_client_reads()
         if self._upstream is not None and (self._output is None or not self._output.is_full):
             self._upstream.resume_reading()
 
@@ -580,7 +583,6 @@ class Relay:
         output = self._output
         if output is not None:
             output.close()
-            self.exchange.channel_until = output.until
         self._release(reusable=reusable)
 
     def _release(self, *, reusable: bool) -> None:

@@ -1,52 +1,30 @@
-"""Output of a forwarded response: at once, or at the rate of its channel.
+"""Output of a forwarded response that the pacer sends.
 
-A paced response is due as `qosweb.server.files.pacing` derives: with ``c`` the fixed cost of a request in bytes, its
-head at ``t0 + c/R`` and its k-th byte at ``t0 + (c + k)/R``. Its bytes come from a server, which may be slower than the
-channel: then the schedule moves, and one slice may follow at once, not all that was missed. What is not due yet waits
-here, and reading from the server is paused beyond HELD_MAX.
+The bytes come from a server. Those that the pacer has not sent yet wait here, and reading from the server is paused
+beyond HELD_MAX.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from time import perf_counter
 from typing import TYPE_CHECKING
 
-from qosweb.server.files.pacing import EARLY_S, SLICE_S
+from qosweb.server.pacing.send_pacer import PacedFlow
 
 if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable
 
     from qosweb.admission import Permit
-    from qosweb.server.files.pacing import SendPacer
+    from qosweb.server.pacing.send_pacer import SendPacer
 
 HELD_MAX = 64 << 10
 
 
-class PacedOutput:
-    """Writes a response at a limited rate. Calls ``done`` after the last byte, ``drained`` when it wants more.
+class PacedOutput(PacedFlow):
+    """Calls ``done`` after the last byte, ``drained`` when it wants more."""
 
-    Implements what `SendPacer` needs of a response.
-    """
-
-    __slots__ = (
-        "_done",
-        "_drained",
-        "_ends",
-        "_fixed",
-        "_from",
-        "_head",
-        "_held",
-        "_is_scheduled",
-        "_pacer",
-        "_parts",
-        "_rate_bps",
-        "_transport",
-        "is_chunked",
-        "is_closed",
-        "sent",
-    )
+    __slots__ = ("_done", "_drained", "_ends", "_head", "_held", "_parts", "is_chunked", "sent")
 
     def __init__(
         self,
@@ -56,28 +34,15 @@ class PacedOutput:
         drained: Callable[[], None],
         done: Callable[[], None],
     ) -> None:
-        assert permit.rate_bps is not None
-        self.is_closed = False
+        super().__init__(pacer, transport, permit)
         self.is_chunked = False
         self.sent = 0  # bytes of the body
-        self._pacer = pacer
-        self._transport = transport
         self._drained = drained
         self._done = done
-        self._rate_bps = permit.rate_bps
-        self._fixed = permit.fixed_bytes
-        now = perf_counter()
-        self._from = now if permit.channel_since is None else max(permit.channel_since, now - SLICE_S)
         self._head = b""
         self._parts: deque[bytes] = deque()
         self._held = 0
         self._ends = False
-        self._is_scheduled = False
-
-    @property
-    def until(self) -> float:
-        """When the last byte that was sent was due."""
-        return self._from + (self._fixed + self.sent) / self._rate_bps
 
     @property
     def is_full(self) -> bool:
@@ -85,52 +50,56 @@ class PacedOutput:
 
     def put(self, head: bytes, part: bytes, *, ends: bool) -> None:
         """Add the head, if it is not empty, and a part of the body."""
-        self._head = self._head or head
+        if head and not self._head:
+            self._head = head
+            self._transport.set_write_buffer_limits(high=0)  # it tells when its buffer is empty
         if part:
             self._parts.append(part)
             self._held += len(part)
         self._ends = ends
-        if not self._is_scheduled:
-            now = perf_counter()
-            self._from = max(self._from, now - SLICE_S - (self._fixed + self.sent) / self._rate_bps)
-            self._is_scheduled = True
+        if not self.is_ready and not self.blocked_at:
             self._pacer.add(self)
 
+    def on_client_reads(self) -> None:
+        """The transport's buffer is empty."""
+        self._pacer.on_client_reads(self)
+
     def close(self) -> None:
-        self.is_closed = True
+        self._pacer.remove(self)
 
-    def pump(self, now: float) -> float | None:
-        """Send the bytes that are due. Returns the time of the next call; None if there is nothing to wait for."""
-        due = int((now + EARLY_S - self._from) * self._rate_bps) - self._fixed - self.sent
-        if self._transport.get_write_buffer_size():
-            missed = due - int(SLICE_S * self._rate_bps)
-            if missed > 0:  # the client is slow
-                self._from += missed / self._rate_bps
-        elif self._from + self._fixed / self._rate_bps <= now + EARLY_S:
-            was_full = self.is_full
-            self._write(due)
-            if not self._held and self._ends:
-                self._finish()
-                return None
-            if was_full and not self.is_full:
-                self._drained()
-            if not self._held:
-                self._is_scheduled = False
-                return None
-        soon = now + 2 * EARLY_S
-        last = self._from + (self._fixed + self.sent + self._held) / self._rate_bps
-        return min((soon // SLICE_S + 1) * SLICE_S, max(last, soon))
+    @property
+    def body_sent(self) -> int:
+        return self.sent
 
-    def _write(self, most: int) -> None:
+    @property
+    def body_left(self) -> int:
+        return self._held
+
+    @property
+    def has_bytes(self) -> bool:
+        return bool(self._held or self._head or self._ends)
+
+    def write(self, most: int) -> int:
+        was_full = self.is_full
         out = [self._head] if self._head else []
+        cost = self._permit.fixed_bytes if self._head else 0
         self._head = b""
         piece = self._take(most)
         if piece and self.is_chunked:
             out += [b"%x\r\n" % len(piece), piece, b"\r\n"]
         elif piece:
             out.append(piece)
+        is_over = self._ends and not self._held
+        if is_over and self.is_chunked:
+            out.append(b"0\r\n\r\n")
         if out:
             self._transport.write(b"".join(out))
+        if is_over:
+            self.close()
+            self._done()
+        elif was_full and not self.is_full:
+            self._drained()
+        return cost + len(piece)
 
     def _take(self, most: int) -> bytes:
         taken: list[bytes] = []
@@ -145,9 +114,3 @@ class PacedOutput:
         self.sent += len(piece)
         self._held -= len(piece)
         return piece
-
-    def _finish(self) -> None:
-        self.close()
-        if self.is_chunked:
-            self._transport.write(b"0\r\n\r\n")
-        self._done()

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from qosweb.server.files.page_store import Failure
     from qosweb.server.files.pages import Page, Resource
     from qosweb.server.proxy.request_body import RequestBody
+    from qosweb.server.releases.release_tree import SiteView
     from qosweb.server.request.ignored_body import IgnoredBody
 
 
@@ -48,7 +49,10 @@ class Exchange:
     is_from_node: bool = False  # another node of the cluster forwards it, as its ticket proves
     host: str = ""
     target: RequestTarget | None = None
-    key: str = ""  # the escaped path of the target: the key of its page in the store
+    key: str = ""  # the escaped path of the target
+    release: SiteView | None = None  # of the site, if the cluster stores it
+    has_waited_for_release: bool = False  # as its client has seen a newer one than this node
+    is_internal: bool = False  # of another node of the cluster, for its own use: not logged
     resource: Resource | None = None
     failure: Failure | None = None  # why there is no resource
     page: Page | None = None
@@ -62,7 +66,6 @@ class Exchange:
     outcome: str = ""  # the decision for the access log, if it does not follow from the response
     reason: str = ""  # of its denial
     upstream_s: float | None = None  # until the response of another server began, or failed
-    channel_until: float | None = None  # set at the end: when its last byte was due
     ignored_body: IgnoredBody | None = None  # which the connection reads before the request continues
     request_body: RequestBody | None = None  # for another server
     ticket: str | None = None  # from the query of the target; see qosweb.engine.local.tickets
@@ -86,6 +89,11 @@ class Exchange:
     @property
     def method(self) -> str:
         return self.head.method
+
+    @property
+    def page_key(self) -> str:
+        """The key of its page in the store."""
+        return self.key if self.release is None else self.release.key_prefix + self.key
 
     @property
     def path(self) -> str | None:

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from qosweb.server.connection.client_share import SharedPlaces
     from qosweb.server.proxy.request_body import BodyLimits
     from qosweb.server.proxy.routes import Routes
+    from qosweb.server.request.release_stages import SiteReleases
 
 ALLOW = ("Allow", "GET, HEAD, OPTIONS")
 RANGES_MAX = 16
@@ -63,6 +64,7 @@ class Site:
     body_limits: BodyLimits
     small_bodies: SharedPlaces  # request bodies in memory
     routes: Routes | None  # to the servers for requests that are not for a file here
+    releases: SiteReleases | None = None  # if the cluster stores the site
 
     def account_of(self, exchange: Exchange) -> ClassAccount:
         """The account of the request's class. Classifies the request if that has not happened yet."""
@@ -171,7 +173,7 @@ def classify(exchange: Exchange, site: Site) -> Step:
     site.account_of(exchange)
     resource = exchange.resource
     if resource is None and _may_be_file(exchange, site):
-        resource = site.store.resources.get(exchange.key)  # perhaps stale: it serves as an estimate
+        resource = site.store.resources.get(exchange.page_key)  # perhaps stale: it serves as an estimate
     if exchange.is_head:
         exchange.expected_size = 0
     elif resource is not None:
@@ -312,7 +314,7 @@ def _look_up(exchange: Exchange, site: Site) -> Waiting | None:
         return None
     target = exchange.target
     assert target is not None
-    key = exchange.key
+    key = exchange.page_key
     resource = site.store.current(key, exchange.started)
     if resource is not None:
         resource.recently_used = True
@@ -332,7 +334,7 @@ def _look_up(exchange: Exchange, site: Site) -> Waiting | None:
         exchange.resume(exchange)
 
     exchange.forget = lambda: site.store.forget(key, loaded)
-    site.store.fetch(target, loaded)
+    site.store.fetch(target, loaded, key, exchange.release)
     return WAITING
 
 

@@ -7,7 +7,7 @@ from typing import TypeVar
 from cluster.bulk.effects import Multicast, SendTo
 from cluster.bulk.flow_control import FlowControl
 from cluster.bulk.master import AddMember, ChangeView, Entry, Master
-from cluster.bulk.packets import DataPacket, Header, JoinConfirm, Parameters, RecentMessage, Status
+from cluster.bulk.packets import DataPacket, Header, JoinConfirm, Parameters, RecentMessage, ShortHeader, Status
 from cluster.bulk.process import BulkProcess
 from cluster.names import ProcessId
 from cluster.sim.bulk.memory import MemorySource, MemorySpool
@@ -49,6 +49,10 @@ class Single:
     def header(self) -> Header:
         return Header(7, self.next, tuple(self.slots[:8]), Parameters(20, 8, 12))
 
+    def short_header(self) -> ShortHeader:
+        statuses = tuple(slot.status for slot in self.slots[:8])
+        return ShortHeader(7, self.next, statuses, Parameters(20, 8, 12))
+
     def apply(self, entry: Entry) -> None:
         self.process.apply(self.now, entry)
 
@@ -57,10 +61,10 @@ class Single:
 
     def data(self, number: int, packet: int, *, is_end: bool = False) -> None:
         producer = self.slots[self.next - 1 - number].producer
-        self.receive(producer, DataPacket(self.header(), number, packet, is_end, b"%d" % packet))
+        self.receive(producer, DataPacket(self.short_header(), number, packet, is_end, b"%d" % packet))
 
-    def send(self, packets: int) -> int:
-        request = self.process.send(self.now, MemorySource([b"%d" % at for at in range(packets)]))
+    def send(self, packets: int, rate_min: float = 0.0) -> int:
+        request = self.process.send(self.now, MemorySource([b"%d" % at for at in range(packets)]), rate_min)
         self.process.tick(self.now)
         return request
 

@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
-from cluster.bulk.coordinator import ABSENCE_BEATS, REPEAT_BEATS, SILENCE_BEATS
+from cluster.bulk.coordinator import ABSENCE_BEATS, REPEAT_BEATS, SILENCE_BEATS, SILENCE_IN_VIEW_BEATS
 from cluster.bulk.effects import Propose
 from cluster.bulk.master import Accept, AddMember, ChangeView, Entry, Grant, Reject, RemoveMember
-from cluster.bulk.packets import Complete, EmptyPacket, JoinConfirm, JoinRequest, Status, TokenGrant, TokenRequest
-from tests.cluster.bulk.single import A, B, C, Single
+from cluster.bulk.packets import (
+    Complete,
+    EmptyPacket,
+    JoinConfirm,
+    JoinRequest,
+    NakDeny,
+    Status,
+    TokenGrant,
+    TokenRequest,
+)
+from tests.cluster.bulk.single import BEAT, A, B, C, Single
 
 
 def proposed(single: Single) -> list[Entry]:
@@ -62,13 +71,32 @@ def test_a_proposal_is_repeated_only_after_a_while() -> None:
 
 
 def test_a_silent_producer_has_failed() -> None:
-    """Fig. 1, failure(s)."""
+    """Fig. 1, failure(s): sooner if it is not in the primary view."""
+    for view, silence in (((A, B, C), SILENCE_IN_VIEW_BEATS), ((A, C), SILENCE_BEATS)):
+        single = granted()
+        single.apply(ChangeView(view))
+        single.beats(silence / 2)
+        single.receive(B, EmptyPacket(single.process.context.knowledge.header(single.header().parameters), 4, 0, False))
+        single.beats(silence - 2)
+        assert Reject(4) not in proposed(single)
+        single.beats(4)
+        assert Reject(4) in proposed(single)
+
+
+def test_a_pause_of_the_coordinator_is_no_silence_of_the_producer() -> None:
     single = granted()
-    single.beats(SILENCE_BEATS / 2)
-    single.receive(B, EmptyPacket(single.process.context.knowledge.header(single.header().parameters), 4, 0, False))
+    single.apply(ChangeView((A, C)))
     single.beats(SILENCE_BEATS - 2)
+    single.now += 1000 * BEAT
+    single.process.tick(single.now)
+    assert Reject(4) not in proposed(single)
+
+
+def test_a_producer_gives_its_token_back() -> None:
+    single = granted()
+    single.receive(C, NakDeny(single.header(), 4))
     assert proposed(single) == []
-    single.beats(4)
+    single.receive(B, NakDeny(single.header(), 4))
     assert proposed(single) == [Reject(4)]
 
 

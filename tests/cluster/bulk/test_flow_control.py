@@ -2,27 +2,75 @@
 
 from __future__ import annotations
 
-from cluster.bulk.flow_control import RETENTION_MIN, SETTLE, FlowControl
+import pytest
+
+from cluster.bulk.flow_control import HEARTBEAT_MS_MAX, RELAX, RETENTION_MIN, SETTLE, FlowControl, ReceptionMeter
+from cluster.bulk.packets import WINDOW_ANY, Parameters
+
+PARAMETERS = Parameters(20, 64, 12)
+
+
+def use_up(flow: FlowControl, heartbeats: int = 1) -> None:
+    for _ in range(heartbeats):
+        flow.used = flow.window
+        flow.on_heartbeat()
 
 
 def test_the_window_grows_while_it_is_used_up() -> None:
     flow = FlowControl(window=64, window_max=80)
     flow.on_heartbeat()
     assert flow.window == 64
-    for _ in range(10):
-        flow.used = flow.window
-        flow.on_heartbeat()
+    use_up(flow, 10)
     assert flow.window == 80
 
 
-def test_feedback_settles_before_the_window_shrinks_again() -> None:
-    flow = FlowControl(window=64, window_min=40)
+def test_the_window_does_not_grow_while_the_socket_is_full() -> None:
+    flow = FlowControl(window=64)
+    flow.was_blocked = True
+    use_up(flow)
+    assert flow.window == 64
+    use_up(flow)
+    assert flow.window > 64
+
+
+def test_the_smallest_window_that_was_asked_for_after_feedback_has_settled() -> None:
+    flow = FlowControl(window=64, window_min=10)
     windows = []
     for _ in range(2 * SETTLE + 3):
-        flow.naks = 1
+        flow.ask(Parameters(20, WINDOW_ANY, 12))
+        flow.ask(Parameters(20, flow.window // 2, 12))
         flow.on_heartbeat()
         windows.append(flow.window)
-    assert windows == [48] * (SETTLE + 1) + [40] * (SETTLE + 1) + [40]
+    assert windows == [32] * (SETTLE + 1) + [16] * (SETTLE + 1) + [10]
+
+
+def test_one_wish_lowers_the_window_to_a_quarter_at_most() -> None:
+    flow = FlowControl(window=64)
+    flow.ask(Parameters(20, 1, 12))
+    flow.on_heartbeat()
+    assert flow.window == 16
+
+
+def test_the_window_grows_slowly_above_the_one_that_was_asked_for() -> None:
+    flow = FlowControl(window=512)
+    flow.ask(Parameters(20, 256, 12))
+    flow.on_heartbeat()
+    use_up(flow)
+    assert flow.window == 256 + 2 + 1
+
+
+def test_the_heartbeat_doubles_with_the_window_and_relaxes() -> None:
+    flow = FlowControl(window=64)
+    flow.ask(Parameters(30, WINDOW_ANY, 12))
+    flow.on_heartbeat()
+    assert (flow.heartbeat_ms, flow.window) == (40, 128)
+    for _ in range(RELAX + 2):
+        flow.on_heartbeat()
+    assert (flow.heartbeat_ms, flow.window) == (20, 64)
+    for _ in range(20):
+        flow.ask(Parameters(60_000, WINDOW_ANY, 12))
+        flow.on_heartbeat()
+    assert flow.heartbeat_ms == HEARTBEAT_MS_MAX
 
 
 def test_a_larger_window_means_less_retention_but_room_for_a_second_nak() -> None:
@@ -32,3 +80,38 @@ def test_a_larger_window_means_less_retention_but_room_for_a_second_nak() -> Non
     assert flow.retention == 32
     flow.window = 100_000
     assert flow.retention == RETENTION_MIN + 2
+
+
+def received(arrived: int, lost: int) -> ReceptionMeter:
+    meter = ReceptionMeter(0.0)
+    for _ in range(arrived):
+        meter.on_packet(0.01, 0)
+    meter.on_nak(0.02, 500, lost)
+    return meter
+
+
+def test_a_consumer_that_loses_much_asks_for_the_window_that_it_took() -> None:
+    meter = received(60, 60)
+    assert meter.wish(0.03, PARAMETERS).window == WINDOW_ANY  # nothing is measured yet
+    assert meter.wish(0.06, PARAMETERS).window == 20
+    assert meter.wish(0.07, PARAMETERS).window == 20
+    assert meter.wish(0.13, PARAMETERS).window == WINDOW_ANY  # nothing was lost since
+
+
+def test_a_consumer_that_loses_single_packets_asks_for_nothing() -> None:
+    assert received(95, 5).wish(0.06, PARAMETERS).window == WINDOW_ANY
+
+
+def test_a_consumer_asks_for_a_longer_heartbeat_when_repairs_are_late() -> None:
+    meter = ReceptionMeter(0.0)
+    meter.on_nak(1.0, 7, 1)
+    meter.on_packet(1.1, 6)
+    assert meter.repair_s == 0.0
+    meter.on_packet(1.2, 7)
+    assert meter.repair_s == pytest.approx(0.2)
+    assert meter.wish(30.0, PARAMETERS).heartbeat_ms == 40
+    assert meter.wish(30.0, Parameters(80, 256, 12)).heartbeat_ms == 80
+    for at in range(20):
+        meter.on_nak(2.0 + at, at, 1)
+        meter.on_packet(2.01 + at, at)
+    assert meter.wish(30.0, PARAMETERS).heartbeat_ms == 20

@@ -9,6 +9,7 @@ from cluster.bulk.packets import (
     EmptyPacket,
     Nak,
     NakDeny,
+    ProgressReport,
     RecentMessage,
     Status,
     TokenGrant,
@@ -17,10 +18,10 @@ from cluster.bulk.packets import (
 from tests.cluster.bulk.single import A, B, C, Single
 
 
-def producing(packets: int) -> Single:
+def producing(packets: int, rate_min: float = 0.0) -> Single:
     """A producer with a token for message 4."""
     single = Single(B)
-    request = single.send(packets)
+    request = single.send(packets, rate_min)
     single.add(RecentMessage(Status.PENDING, B))
     single.take()
     single.receive(A, TokenGrant(single.header(), request, 4))
@@ -96,8 +97,50 @@ def test_a_nak_extends_the_retention() -> None:
         single.beats(single.process.context.flow.retention - 1)
         single.receive(C, Nak(single.header(), 4, ((0, 1),)))
     assert 4 in single.process.producer.retained
+    for consumer in (A, C):
+        single.receive(consumer, ProgressReport(single.header(), 4, 2, True, 99))
     single.beats(single.process.context.flow.retention + 2)
     assert 4 not in single.process.producer.retained
+
+
+def test_a_slow_consumer_slows_all() -> None:
+    """No other token until all members have the message; the producer asks who has it."""
+    single = producing(2)
+    single.beats(1)
+    single.decide(4, Status.ACCEPTED)
+    single.receive(A, EmptyPacket(single.header(), 0, 0, False))
+    single.send(1)
+    single.receive(A, ProgressReport(single.header(), 4, 2, True, 99))
+    single.receive(C, ProgressReport(single.header(), 4, 1, False, 99))
+    single.take()
+    single.beats(200)
+    packets = [effect.packet for effect in single.take() if hasattr(effect, "packet")]
+    assert not [packet for packet in packets if isinstance(packet, TokenRequest)]
+    assert [packet for packet in packets if isinstance(packet, EmptyPacket)]
+    assert single.process.producer.retained[4].progress == {A: 2, C: 1}
+    single.receive(C, ProgressReport(single.header(), 4, 2, True, 99))
+    single.beats(2)
+    assert single.sent(TokenRequest)
+
+
+def test_a_slow_consumer_falls_behind_if_the_sender_chose_so() -> None:
+    single = producing(2, rate_min=100)
+    single.beats(1)
+    single.decide(4, Status.ACCEPTED)
+    single.receive(A, EmptyPacket(single.header(), 0, 0, False))
+    single.send(1)
+    single.beats(2)
+    assert single.sent(TokenRequest)
+    assert single.process.context.flow.window_min == 2
+
+
+def test_what_a_producer_learns_comes_before_its_data() -> None:
+    """Data packets do not have the ids of producers."""
+    single = producing(20)
+    single.beats(0.5)
+    packets = [effect.packet for effect in single.take() if hasattr(effect, "packet")]
+    assert isinstance(packets[0], EmptyPacket)
+    assert packets[0].header.recent[0] == RecentMessage(Status.PENDING, B)
 
 
 def test_a_status_that_was_missed_is_unknown() -> None:

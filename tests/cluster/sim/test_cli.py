@@ -30,7 +30,8 @@ if TYPE_CHECKING:
         (["--story", "crash", "--diagram", "/nowhere/x.svg"], "--diagram /nowhere/x.svg: No such file"),
         (["--trace", "x"], "--trace needs --seed"),
         (["--seed", "1", "--seeds", "2"], "--seed runs one seed"),
-        (["--bulk", "--interim"], "--reports, --interim and --bulk are three kinds of run"),
+        (["--bulk", "--interim"], "--reports, --interim, --bulk and --data are kinds of run"),
+        (["--data", "--seed", "1", "--shrink"], "--shrink does not work with --data"),
         (["--story", "of the dog"], "invalid choice"),
     ],
 )

@@ -9,11 +9,12 @@ from pathlib import Path
 
 import pytest
 
+from cluster.sim.data.run import DataSpecifications
 from cluster.sim.mutant_catalogue import MUTANTS
 from cluster.sim.narrate import Detail
 from cluster.sim.real_stack import factory_of
 from cluster.sim.spec_judge import Specifications
-from cluster.sim.stories import STORIES, has_interim_service, narrate_story
+from cluster.sim.stories import STORIES, has_data_service, has_interim_service, narrate_story
 from cluster.specs.spec import Violation
 from cluster.stack import Process
 
@@ -24,6 +25,8 @@ GOLDEN = Path(__file__).resolve().parents[1] / "golden"
 def test_a_scenario_equals_its_golden_file(name: str, write_golden: bool) -> None:
     lines: list[str] = []
     judge = Specifications("a", interim=has_interim_service(name))
+    if has_data_service(name):
+        judge = DataSpecifications("a")
     narrate_story(name, factory_of(name), lines.append, judge=judge)
     assert judge.clauses()["LIVENESS: every submission has an outcome"] > 0
     golden = GOLDEN / f"{name}.txt"

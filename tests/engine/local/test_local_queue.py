@@ -175,11 +175,30 @@ class Life(RuleBasedStateMachine):
 
     @rule(which=st.integers(0, 99), cost=st.sampled_from([0, PAGE]))
     def finish(self, which: int, cost: int) -> None:
-        running = [one.request for one in self.live() if one.request and one.request.phase is Phase.RUNNING]
+        phases = Phase.RUNNING, Phase.LENT
+        running = [one.request for one in self.live() if one.request and one.request.phase in phases]
         if running:
             request = running[which % len(running)]
             self.bench.local_queue.finish(request, cost)
             self.bench.local_queue.finish(request, cost)  # a second time is nothing
+            self.bench.turn()
+
+    @rule(which=st.integers(0, 99), cost=st.sampled_from([0, PAGE]))
+    def lend(self, which: int, cost: int) -> None:
+        running = [one.request for one in self.live() if one.request and one.request.phase is Phase.RUNNING]
+        if running:
+            request = running[which % len(running)]
+            self.bench.local_queue.lend(request, cost)
+            assert request.phase is Phase.LENT
+            self.bench.turn()
+
+    @rule(which=st.integers(0, 99), cost=st.sampled_from([1, PAGE]))
+    def reclaim(self, which: int, cost: int) -> None:
+        lent = [one.request for one in self.live() if one.request and one.request.phase is Phase.LENT]
+        if lent:
+            request = lent[which % len(lent)]
+            has_channel = self.bench.local_queue.reclaim(request, cost)
+            assert (request.phase is Phase.RUNNING) == has_channel
             self.bench.turn()
 
     @rule(which=st.integers(0, 99), cost=st.sampled_from([0, PAGE, 100 * PAGE]))
@@ -662,3 +681,74 @@ def test_a_bound_on_pages_is_not_the_client_s() -> None:
     bench.later(300)
     assert "client_bound" not in denials(fates)
     assert denials(fates)["bound"] > 0
+
+
+def started(fate: Fate) -> Request:
+    assert fate.request is not None
+    assert isinstance(fate.decisions[0], Start)
+    return fate.request
+
+
+def test_a_lent_channel_is_used_by_the_next_request_and_taken_back_when_it_is_free() -> None:
+    bench = alone()
+    first, second = bench.ask(cost=10 * PAGE), bench.ask()
+    bench.turn()
+    slow = started(first)
+    bench.local_queue.lend(slow, PAGE)
+    bench.turn()
+    other = started(second)
+    assert bench.local_queue.used_bps == other.rate_bps
+    bench.local_queue.finish(other, PAGE)
+    bench.turn()
+    assert bench.local_queue.reclaim(slow, 9 * PAGE)
+    bench.turn()
+    assert bench.local_queue.used_bps == slow.rate_bps
+    bench.local_queue.finish(slow, 10 * PAGE)
+    bench.later(QUIET_MS)
+    [totals] = [one.totals for one in bench.engine.machine.classes if one.totals.started]
+    assert (totals.started, totals.started_cost) == (2, 11 * PAGE)
+
+
+def test_what_is_sent_while_a_channel_is_lent_is_charged_to_the_class() -> None:
+    bench = alone()
+    slow = started(bench.ask(cost=10 * PAGE))
+    bench.local_queue.lend(slow, PAGE)
+    bench.later(QUIET_MS)
+    bench.local_queue.finish(slow, 3 * PAGE)
+    bench.later(QUIET_MS)
+    [totals] = [one.totals for one in bench.engine.machine.classes if one.totals.started]
+    assert (totals.started, totals.started_cost) == (1, 3 * PAGE)
+
+
+def test_a_full_pipe_is_exceeded_only_by_a_class_that_is_not_ahead() -> None:
+    bench = alone(channels=8)
+    slow = started(bench.ask(0, 4 * PAGE))
+    bench.local_queue.lend(slow, PAGE)
+    fates = [bench.ask(number % 2, PAGE) for number in range(40)]
+    bench.turn()
+    assert sum(bool(one.decisions) for one in fates) >= 8
+    scheduler = bench.engine.machine.scheduler
+    mine = bench.engine.machine.classes[0]
+    mine.virtual = scheduler.virtual + 1
+    assert not bench.local_queue.reclaim(slow, 3 * PAGE)
+    mine.virtual = scheduler.virtual
+    assert bench.local_queue.reclaim(slow, 3 * PAGE)
+
+
+def test_always_available_requests_exceed_a_full_pipe_within_a_bound() -> None:
+    policy = policy_of("</now>.available = always\n")
+    bench = alone(policy, channels=2)
+    names = bench.engine.machine.names_now()
+    now = names.index("/now")
+    other = next(number for number in range(len(names)) if number != now)
+    for _ in range(4):
+        bench.ask(other)
+    bench.turn()
+    queue = bench.local_queue
+    extra = [queue.start_at_once(now, PAGE, may_exceed=True) for _ in range(3)]
+    assert [one is not None for one in extra] == [True, True, False]
+    assert queue.start_at_once(other, PAGE, may_exceed=True) is None
+    for one in extra[:2]:
+        assert one is not None
+        queue.finish(one, PAGE)
+    assert queue.start_at_once(now, PAGE, may_exceed=True) is not None

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cluster import Bulk, BulkClosed, BulkMessage, MulticastGroup, Options
+from cluster import Bulk, BulkClosed, BulkMessage, MulticastGroup, Options, SendProgress
 from cluster.bulk.effects import Outcome
+from cluster.runtime.api.bulk import AHEAD_MAX
 from tests.cluster.runtime.loops import eventually, run
 
 if TYPE_CHECKING:
@@ -92,10 +93,13 @@ def test_progress_and_lost_datagrams(tmp_path: Path) -> None:
         open_all = receiver.codec.open
         receiver.codec.open = lambda datagram: None if lossy.random() < 0.1 else open_all(datagram)  # type: ignore[method-assign]
         content = random.Random(1).randbytes(1_000_000)
-        reports: list[tuple[int, int]] = []
-        outcome = await sender.send(chunks(content), lambda *report: reports.append(report))
+        reports: list[SendProgress] = []
+        outcome = await sender.send(chunks(content), reports.append)
         assert outcome is Outcome.ACCEPTED
-        assert reports[-1] == (1_000_000, 1_000_000)
+        last = reports[-1]
+        assert (last.size, last.is_ended, last.sent) == (1_000_000, True, 1_000_000)
+        assert last.receivers == dict.fromkeys("abc", 1_000_000)
+        assert (last.repeated, last.naks) == (sender.repeated, sender.naks_received)
         assert await take(receiver, 1) == [content]
         assert receiver.naks > 0
         assert sender.repeated > 0
@@ -125,6 +129,69 @@ def test_a_failing_spool_stops_the_member_and_leaves_no_hole(tmp_path: Path) -> 
         assert await take(members[1], 1) == [content]
         with pytest.raises(BulkClosed):
             await members[2].send(chunks(b"x"))
+        await close(members)
+
+    run(story)
+
+
+def test_content_that_cannot_be_read_is_rejected_and_the_next_message_follows(tmp_path: Path) -> None:
+    async def broken() -> AsyncIterator[bytes]:
+        yield random.Random(3).randbytes(100_000)
+        raise OSError(5, "Input/output error")
+
+    async def story() -> None:
+        members = await three(tmp_path)
+        with pytest.raises(OSError, match="Input/output error"):
+            await members[1].send(broken())
+        assert await members[1].send(chunks(b"afterwards")) is Outcome.ACCEPTED
+        assert [await take(member, 1) for member in members] == [[b"afterwards"]] * 3
+        await close(members)
+
+    run(story)
+
+
+def test_content_is_not_read_faster_than_it_is_sent(tmp_path: Path) -> None:
+    async def story() -> None:
+        members = await three(tmp_path)
+        for member in members[1:]:
+            await member.close()
+        await eventually(lambda: members[0].replica.primary is None)
+        taken = 0
+
+        async def endless() -> AsyncIterator[bytes]:
+            nonlocal taken
+            while True:
+                taken += 1
+                yield bytes(1_000_000)
+
+        sending = asyncio.ensure_future(members[0].send(endless()))
+        await eventually(lambda: taken > AHEAD_MAX // 1_000_000)
+        await asyncio.sleep(0.2)
+        assert taken <= AHEAD_MAX // 1_000_000 + 2
+        sending.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await sending
+        assert not list((tmp_path / "a").glob("*.out"))
+        await members[0].close()
+
+    run(story)
+
+
+def test_a_slow_consumer_slows_all_or_falls_behind(tmp_path: Path) -> None:
+    """One member takes no data for a while: `send` waits for it, or does not."""
+
+    async def story() -> None:
+        members = await three(tmp_path)
+        slow = members[2]
+        slow._takes = lambda packet: False  # type: ignore[method-assign]  # noqa: ARG005
+        content = random.Random(5).randbytes(300_000)
+        assert await members[0].send(chunks(content), min_rate=1e6) is Outcome.ACCEPTED
+        sending = asyncio.ensure_future(members[0].send(chunks(b"waits")))
+        assert await take(members[1], 2) == [content, b"waits"]
+        assert not sending.done()
+        del slow._takes
+        assert await sending is Outcome.ACCEPTED
+        assert await take(slow, 2) == [content, b"waits"]
         await close(members)
 
     run(story)

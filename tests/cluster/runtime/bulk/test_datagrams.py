@@ -5,31 +5,67 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cluster.bulk.packets import Complete, Header, Parameters
+from cluster.bulk.packets import Complete, DataPacket, Header, Parameters, ShortHeader, Status
 from cluster.names import ProcessId
-from cluster.runtime.bulk.datagrams import HEADER_LEN, REPLAY_WINDOW, SENDERS_MAX, DatagramCodec, ReplayWindow
+from cluster.runtime.bulk.datagrams import (
+    DATA_OVERHEAD,
+    HEADER,
+    HEADER_LEN,
+    REPLAY_WINDOW,
+    SENDERS_MAX,
+    DatagramCodec,
+    ReplayWindow,
+)
+from cluster.runtime.bulk.spool import PACKET_LEN
 
 A, B = ProcessId("a", 1), ProcessId("b", 2)
 PACKET = Complete(Header(1, 1, (), Parameters(20, 64, 12)), 5)
+SHORT = ShortHeader(
+    1,
+    5,
+    (Status.PENDING, Status.ACCEPTED, None, Status.JOINED, Status.ACCEPTED, None, None, None),
+    Parameters(20, 64, 12),
+)
+DATA = DataPacket(SHORT, 3, 7, True, b"xyz")
+ORIGIN = "7198a7a3"
 
 
 def codec(me: ProcessId, key: bytes = b"k" * 32, cluster: str = "c", start: int = 9) -> DatagramCodec:
-    return DatagramCodec(key, cluster, me, start)
+    return DatagramCodec(key, cluster, 1, me, start)
 
 
 def test_a_datagram_is_opened_once() -> None:
     datagram, receiver = codec(A).seal(PACKET), codec(B)
-    opened = receiver.open(datagram)
-    assert opened is not None
-    assert (opened.sender, opened.packet) == (A, PACKET)
+    assert receiver.open(datagram) == (A, PACKET)
     assert receiver.open(datagram) is None
     assert (receiver.refused, receiver.replayed) == (0, 1)
 
 
 def test_the_layout_does_not_change() -> None:
-    datagram = codec(A).seal(PACKET)
-    assert datagram[:20].hex() == "7177623100000000000000090000000000000000"
-    assert datagram[HEADER_LEN:].hex() == "9292a161019309940101909314400c05"
+    sender = codec(A)
+    control, data = sender.seal(PACKET), sender.seal(DATA)
+    assert control[: HEADER.size].hex() == "71776201" + ORIGIN + "0000000000000000"
+    assert control[HEADER_LEN:].hex() == "9392a16101099309940101909314400c05"
+    assert data[: HEADER.size].hex() == "71776202" + ORIGIN + "0000000000000001"
+    assert (
+        data[HEADER_LEN:].hex()
+        == "0000000000000005" + "fff13f10" + "00140040" + "0c01" + "0001" + "00000007" + "78797a"
+    )
+
+
+def test_a_data_datagram_fits_into_the_mtu_of_ethernet() -> None:
+    assert 40 + 8 + DATA_OVERHEAD + PACKET_LEN <= 1500
+
+
+def test_data_of_a_sender_that_is_not_known_is_dropped() -> None:
+    sender, receiver = codec(A), codec(B)
+    assert receiver.open(sender.seal(DATA)) is None
+    assert receiver.open(sender.seal(PACKET)) is not None
+    datagram = sender.seal(DATA)
+    assert receiver.open(datagram) == (A, DATA)
+    assert receiver.open(datagram) is None
+    assert receiver.open(codec(A, start=10).seal(DATA)) is None
+    assert (receiver.refused, receiver.replayed) == (0, 1)
 
 
 @given(st.data())
@@ -76,4 +112,4 @@ def test_memory_for_senders_is_bounded() -> None:
     receiver = codec(B)
     for number in range(SENDERS_MAX + 10):
         receiver.open(codec(ProcessId(f"n{number}")).seal(PACKET))
-    assert len(receiver._windows) == SENDERS_MAX
+    assert len(receiver._by_name) == SENDERS_MAX

@@ -1,0 +1,1 @@
+"""The data service in the simulator: clients that block, give up and change nodes."""

@@ -1,0 +1,1 @@
+"""Pacing: sends all responses of a node at one rate, in the order of their classes."""

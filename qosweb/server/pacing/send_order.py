@@ -1,0 +1,189 @@
+"""Send order: which response sends next while all responses share one rate.
+
+Two rules, the first before the second:
+
+- Minimum. A response that started at ``t0`` in a channel of rate ``r`` is due to have sent (costs included) at least
+  ``r (t - t0)`` at time ``t``. Of the responses that are due, the one with the earliest due time is next; those of
+  always-available classes come first. The channels of all responses fit into the pipe (see `engine.local.local_queue`),
+  so that every response keeps its minimum.
+- Shares. What is left goes to the class with the least virtual time, round robin within the class. The virtual time of
+  a class advances by ``bytes / weight`` whenever it sends, by either rule. Always-available classes come first, classes
+  without weight last.
+
+A response that could not send for some time, because its client did not read or its server had nothing to send, is not
+due for what it missed. One that is ahead of its minimum, because the pipe was idle, is at most LEAD_S ahead: then its
+minimum holds again. A class that was not ready for a moment makes up for CREDIT_S of the whole rate at most.
+
+Pure: times are arguments. Invariant: a response is in the ring of its class and in one heap at most once each.
+Derivation of virtual time: `qosweb.engine.replicated.scheduler`.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from heapq import heappop, heappush
+from itertools import count
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from qosweb.admission import ClassAccount
+
+LEAD_S = 0.25
+LAG_S = 0.25
+CREDIT_S = 0.1
+PPM = 1_000_000
+
+
+class SendFlow:
+    """A response in service, as the order of sending sees it."""
+
+    __slots__ = ("account", "cost", "has_channel", "in_heap", "in_ring", "is_ready", "rate_bps", "ready_at", "start_s")
+
+    def __init__(self, account: ClassAccount, rate_bps: int, start_s: float) -> None:
+        self.account = account
+        self.rate_bps = rate_bps  # of its channel
+        self.start_s = start_s  # from which its minimum counts
+        self.cost = 0  # sent so far, with the fixed cost of its request
+        self.has_channel = True
+        self.is_ready = False  # it has bytes to send, and its client reads
+        self.ready_at = 0.0  # since when, or when it last sent
+        self.in_ring = False
+        self.in_heap = False
+
+    def next_cost(self, most: int) -> int:
+        """The cost of the next bytes, of which there are at most ``most``."""
+        raise NotImplementedError
+
+
+class SendClass:
+    """The responses of one class."""
+
+    __slots__ = ("account", "ready", "ring", "spare", "virtual")
+
+    def __init__(self, account: ClassAccount) -> None:
+        self.account = account
+        self.ring: deque[SendFlow] = deque()  # may contain responses that are no longer ready
+        self.ready = 0
+        self.virtual = 0.0
+        self.spare = 0.0  # virtual time while the class has no weight
+
+
+class SendOrder:
+    def __init__(self, weight_of: Callable[[ClassAccount], int | None]) -> None:
+        """``weight_of``: the weight of a class in parts per million; None: it is always available."""
+        self.ready = 0  # responses that can send
+        self._weight_of = weight_of
+        self._classes: dict[str, SendClass] = {}
+        self._virtual = 0.0  # the greatest virtual time at which a class sent
+        self._spare = 0.0
+        self._heaps: tuple[list[tuple[float, int, SendFlow]], ...] = ([], [])  # by due time: always-available, others
+        self._numbers = count()
+
+    def set_ready(self, flow: SendFlow, now: float, rate_bps: float, quantum: int) -> None:
+        """A response can send: it is new, or its client reads again, or there are more bytes."""
+        if flow.is_ready:
+            return
+        flow.is_ready = True
+        flow.ready_at = now
+        flow.start_s = max(flow.start_s, now - flow.cost / flow.rate_bps)
+        group = self._classes.get(flow.account.name)
+        if group is None:
+            group = self._classes[flow.account.name] = SendClass(flow.account)
+        if not group.ready:
+            credit = CREDIT_S * rate_bps * PPM / max(1, self._weight_of(flow.account) or 0)
+            group.virtual = max(group.virtual, self._virtual - credit)
+            group.spare = max(group.spare, self._spare)
+        group.ready += 1
+        self.ready += 1
+        if not flow.in_ring:
+            flow.in_ring = True
+            group.ring.append(flow)
+        self._expect(flow, quantum)
+
+    def set_waiting(self, flow: SendFlow) -> None:
+        """A response cannot send now, or has ended."""
+        if not flow.is_ready:
+            return
+        flow.is_ready = False
+        group = self._classes[flow.account.name]
+        group.ready -= 1
+        self.ready -= 1
+        if not group.ready:  # its ring has only responses that are not ready
+            for one in group.ring:
+                one.in_ring = False
+            group.ring.clear()
+
+    def get_channel(self, flow: SendFlow, rate_bps: int, now: float, quantum: int) -> None:
+        """A response that had lent its channel has one again."""
+        flow.has_channel = True
+        flow.rate_bps = rate_bps
+        flow.start_s = now - flow.cost / rate_bps
+        if flow.is_ready:
+            self._expect(flow, quantum)
+
+    def next(self, now: float, quantum: int) -> SendFlow | None:
+        """The response that sends next; None if none is ready."""
+        if not self.ready:
+            return None
+        for heap in self._heaps:
+            while heap and heap[0][0] <= now:
+                flow = heappop(heap)[2]
+                flow.in_heap = False
+                if not flow.is_ready or not flow.has_channel:
+                    continue
+                if _due_s(flow, quantum) <= now:
+                    return flow
+                self._expect(flow, quantum)  # it was sent some by its share
+        return self._next_by_share()
+
+    def _next_by_share(self) -> SendFlow:
+        best: tuple[int, float] | None = None
+        chosen: SendClass | None = None
+        for group in self._classes.values():
+            if not group.ready:
+                continue
+            if self.ready == group.ready:
+                chosen = group
+                break
+            weight = self._weight_of(group.account)
+            key = (0, 0.0) if weight is None else (1, group.virtual) if weight else (2, group.spare)
+            if best is None or key < best:
+                best, chosen = key, group
+        assert chosen is not None
+        ring = chosen.ring
+        while not ring[0].is_ready:
+            ring.popleft().in_ring = False
+        ring.rotate(-1)
+        return ring[-1]
+
+    def sent(self, flow: SendFlow, cost: int, now: float, quantum: int) -> None:
+        """Charge what a response has sent."""
+        flow.cost += cost
+        flow.ready_at = now
+        group = self._classes[flow.account.name]
+        weight = self._weight_of(flow.account)
+        if weight:
+            self._virtual = max(self._virtual, group.virtual)
+            group.virtual += cost * PPM / weight
+        elif weight is not None:
+            self._spare = max(self._spare, group.spare)
+            group.spare += cost
+        if not flow.has_channel:
+            return
+        on_time_s = now - flow.cost / flow.rate_bps  # had it started then, it would be exactly on time
+        flow.start_s = min(max(flow.start_s, on_time_s - LAG_S), on_time_s + LEAD_S)
+        if flow.is_ready:
+            self._expect(flow, quantum)
+
+    def _expect(self, flow: SendFlow, quantum: int) -> None:
+        if not flow.in_heap and flow.has_channel:
+            flow.in_heap = True
+            heap = self._heaps[0 if self._weight_of(flow.account) is None else 1]
+            heappush(heap, (_due_s(flow, quantum), next(self._numbers), flow))
+
+
+def _due_s(flow: SendFlow, quantum: int) -> float:
+    """When the next bytes of a response are due."""
+    return flow.start_s + (flow.cost + flow.next_cost(quantum)) / flow.rate_bps

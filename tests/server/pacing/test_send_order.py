@@ -1,0 +1,149 @@
+"""Order of sending at simulated times: minimum rates, shares of the rest, absences and always-available classes."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from qosweb.admission.class_accounts import ClassAccount
+from qosweb.server.pacing.send_order import LEAD_S, SendFlow, SendOrder
+
+QUANTUM = 1000
+RATE = 1_000_000.0
+WEIGHTS: dict[str, int | None] = {"a": 700_000, "b": 300_000, "now": None, "last": 0}
+
+
+class Endless(SendFlow):
+    """A response without end."""
+
+    __slots__ = ("name",)
+
+    def __init__(self, name: str, rate_bps: int = 1) -> None:
+        super().__init__(ClassAccount(name), rate_bps, 0.0)
+        self.name = name
+
+    def next_cost(self, most: int) -> int:
+        return most
+
+
+class Pipe:
+    """A pipe of RATE bytes per second that sends one quantum after the other."""
+
+    def __init__(self) -> None:
+        self.order = SendOrder(lambda account: WEIGHTS[account.name])
+        self.now = 0.0
+        self.got: Counter[SendFlow] = Counter()
+
+    def add(self, *flows: Endless) -> None:
+        for flow in flows:
+            self.order.set_ready(flow, self.now, RATE, QUANTUM)
+
+    def run(self, seconds: float) -> Counter[SendFlow]:
+        before = self.got.copy()
+        until = self.now + seconds
+        while self.now < until:
+            flow = self.order.next(self.now, QUANTUM)
+            if flow is not None:
+                self.order.sent(flow, QUANTUM, self.now, QUANTUM)
+                self.got[flow] += QUANTUM
+            self.now += QUANTUM / RATE
+        return self.got - before
+
+
+def part(got: Counter[SendFlow], *flows: SendFlow) -> float:
+    return sum(got[flow] for flow in flows) / got.total()
+
+
+def test_classes_divide_the_rate_by_their_weights_and_responses_evenly() -> None:
+    pipe = Pipe()
+    few, many = [Endless("a")], [Endless("b") for _ in range(9)]
+    pipe.add(*few, *many)
+    got = pipe.run(1)
+    assert part(got, *few) == pytest.approx(0.7, abs=0.01)
+    assert max(got[one] for one in many) - min(got[one] for one in many) <= QUANTUM
+
+
+def test_a_response_alone_gets_everything() -> None:
+    pipe = Pipe()
+    lone = Endless("last")
+    pipe.add(lone)
+    assert pipe.run(1)[lone] == pytest.approx(RATE, rel=0.01)
+
+
+def test_every_response_gets_its_channel_at_least() -> None:
+    """Class a has nine tenths of the responses' minimum in one response, and weight for the rest."""
+    pipe = Pipe()
+    wide, narrow = Endless("b", 600_000), [Endless("a", 50_000) for _ in range(4)]
+    pipe.add(wide, *narrow)
+    got = pipe.run(2)
+    assert got[wide] / 2 == pytest.approx(600_000, rel=0.02)  # twice the share of its class
+    for one in narrow:
+        assert got[one] / 2 == pytest.approx(100_000, rel=0.02)
+
+
+def test_a_minimum_holds_again_soon_after_an_idle_pipe() -> None:
+    pipe = Pipe()
+    early = Endless("last", 400_000)
+    pipe.add(early)
+    pipe.run(10)  # at more than twice its minimum
+    others = [Endless("a", 200_000) for _ in range(3)]
+    pipe.add(*others)
+    pipe.run(LEAD_S)
+    got = pipe.run(1)
+    assert got[early] == pytest.approx(400_000, rel=0.02)
+    assert all(got[one] == pytest.approx(200_000, rel=0.02) for one in others)
+
+
+def test_what_a_response_missed_is_not_due() -> None:
+    pipe = Pipe()
+    away, there = Endless("b", 500_000), Endless("a", 500_000)
+    pipe.add(away, there)
+    pipe.run(1)
+    pipe.order.set_waiting(away)
+    assert pipe.run(5)[there] == pytest.approx(5 * RATE, rel=0.01)  # at once, not after a while
+    pipe.add(away)
+    got = pipe.run(1)
+    assert got[away] == pytest.approx(500_000, rel=0.05)
+
+
+def test_always_available_classes_come_first_and_those_without_weight_last() -> None:
+    pipe = Pipe()
+    now, last, some = Endless("now"), Endless("last"), Endless("b")
+    pipe.add(last, some)
+    assert part(pipe.run(0.1), some) > 0.97
+    pipe.add(now)
+    assert part(pipe.run(0.1), now) > 0.97
+
+
+def test_a_response_without_a_channel_has_no_minimum_until_it_gets_one() -> None:
+    pipe = Pipe()
+    lent, other = Endless("last", 500_000), Endless("a", 500_000)
+    lent.has_channel = False
+    pipe.add(lent, other)
+    assert pipe.run(1)[lent] <= QUANTUM
+    pipe.order.get_channel(lent, 300_000, pipe.now, QUANTUM)
+    assert pipe.run(1)[lent] == pytest.approx(300_000, rel=0.02)
+
+
+@given(st.lists(st.tuples(st.integers(0, 7), st.booleans()), max_size=60))
+def test_exactly_the_ready_responses_are_chosen(changes: list[tuple[int, bool]]) -> None:
+    pipe = Pipe()
+    flows = [Endless("ab"[at % 2], 100_000 * (at % 3 + 1)) for at in range(8)]
+    ready: set[SendFlow] = set()
+    for at, is_ready in changes:
+        flow = flows[at]
+        if is_ready:
+            pipe.add(flow)
+            ready.add(flow)
+        else:
+            pipe.order.set_waiting(flow)
+            ready.discard(flow)
+        assert pipe.order.ready == len(ready)
+        got = pipe.run(0.02)
+        assert set(got) <= ready
+        assert bool(got) == bool(ready)
+    if ready:
+        assert set(pipe.run(2.0)) == ready
