@@ -8,12 +8,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from qosweb.server.connection.sending import WRITE_BUFFER_HIGH, WRITE_BUFFER_LOW, Sending
-from qosweb.server.proxy.forward import ForwardTarget, Relay
+from qosweb.server.proxy.forward import Relay
 from qosweb.server.proxy.plain_relay import PlainRelay, begin
 
 if TYPE_CHECKING:
     from qosweb.server.connection.context import ConnectionContext
     from qosweb.server.connection.head_parser import HeadParser
+    from qosweb.server.proxy.attempts import ForwardTarget
     from qosweb.server.proxy.forward_head import ForwardHead
     from qosweb.server.request.answers import Answer
     from qosweb.server.request.exchange import Exchange

@@ -12,7 +12,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 from qosweb.http.hops import client_lines
-from qosweb.server.proxy.forward import ForwardTarget, Relay, RelayClient
+from qosweb.server.proxy.attempts import ForwardTarget, RelayClient
+from qosweb.server.proxy.forward import Relay
 from qosweb.server.proxy.request_body import RequestBody
 from qosweb.server.request.exchange import Exchange
 
