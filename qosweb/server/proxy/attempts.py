@@ -262,14 +262,12 @@ class RelayAttempts:
         if self.exchange.upstream_s is None:
             self.exchange.upstream_s = self._context.site.clock.read() - self._asked_at
         self._close(reusable=False)
-        self._stop_output()
         self._client.on_relay_end(answer)
 
     def _close(self, *, reusable: bool) -> None:
         self._over = True
         self.exchange.leave_server(self.status if self.is_complete else 0)
-        if self._output is not None:
-            self._output.close()
+        self._stop_output()
         self._release(reusable=reusable)
 
     def _release(self, *, reusable: bool) -> None:
