@@ -14,8 +14,10 @@ from qosweb.http.request_heads import RequestHeads
 from qosweb.releases.ledger import ReleaseLedger
 from qosweb.server.accesslog.recorder import AccessRecorder
 from qosweb.server.admin.browser_guard import host_name
+from qosweb.server.cluster.access_facts import AccessFacts
 from qosweb.server.cluster.block_service import BlockService
 from qosweb.server.cluster.clock_skew import ClockSkewMonitor
+from qosweb.server.cluster.live_figures import LiveFigures
 from qosweb.server.cluster.membership import POLICY_LEN_MAX, ClusterMembership
 from qosweb.server.cluster.proxied_nodes import ProxiedNodes
 from qosweb.server.cluster.upstream_votes import UpstreamVotes
@@ -178,6 +180,8 @@ class Node:
             TrustedNetworks(settings.trust_proxy),
             self._error_pages,
         )
+        self.live = LiveFigures(self, is_member=settings.is_member)
+        self._access_facts = None if self.live.reports is None else AccessFacts(self, self.live.reports)
         self.faults = 0
         self.primary_since = self.started_at
         self.primary: View | None = None
@@ -217,7 +221,10 @@ class Node:
             asyncio.create_task(self._flush(), name="flush"),
             asyncio.create_task(self._follow_links(), name="links"),
             asyncio.create_task(self._measure(), name="measure"),
+            asyncio.create_task(self.live.run(), name="live figures"),
         ]
+        if self._access_facts is not None:
+            self._chores.append(asyncio.create_task(self._access_facts.run(), name="access facts"))
         return Listening(f"{'http' if self.tls is None else 'https'}://{address}/", address)
 
     @property
@@ -297,6 +304,8 @@ class Node:
         self._forget_heads()
         if self.membership is not None:
             self.membership.follow_policy()
+        if self._access_facts is not None:
+            self._access_facts.follow_policy()
         index = position if self.membership is not None and position >= 0 else None
         self.recorder.policy_changed(index)
         self.connections.renew_log_parts()
@@ -436,7 +445,13 @@ class Node:
         if settings.is_member:
             policy = engine.machine.policy
             self.membership = await ClusterMembership.begin(
-                settings, self.name, driver, self.primary_changed, self._ledger(), self.blocking.interim
+                settings,
+                self.name,
+                driver,
+                self.primary_changed,
+                self._ledger(),
+                self.blocking.interim,
+                self.live.reports,
             )
             if self.releases is not None:
                 self.releases.join(self.membership, self.membership.replica.options.key, self._peer_urls)
