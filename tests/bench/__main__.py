@@ -20,6 +20,7 @@ BENCHMARKS = {
     "shares": "dividing the capacity among 5, 20 and 50 classes, compared with a linear program of scipy",
     "stack": "one broadcast through the whole group stack, by batch size and by layer",
     "store": "a transaction on disk, compared with plain appends to a file",
+    "tls": "handshakes and encrypted responses, compared with nginx",
     "webqos": "classifying a request with 10 and with 5,000 rules",
 }
 
