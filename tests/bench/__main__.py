@@ -17,6 +17,7 @@ BENCHMARKS = {
     "proxy": "a reverse proxy, compared with nginx and HAProxy by processor time per request",
     "shares": "dividing the capacity among 5, 20 and 50 classes, compared with a linear program of scipy",
     "stack": "one broadcast through the whole group stack, by batch size and by layer",
+    "streams": "time to the first event of an event stream, compared with the server behind",
     "store": "a transaction on disk, compared with plain appends to a file",
     "webqos": "classifying a request with 10 and with 5,000 rules",
 }
