@@ -1,7 +1,7 @@
 """Many clients of event streams: ``python -m tests.support.event_streams PORT COUNT``.
 
 Prints "ready" once each has got an event, and one line of JSON whenever a line is read from standard input: the number
-of open streams, and of events since the last such line. Ends with standard input.
+of open streams, of their events so far, and of streams that have ended. Ends with standard input.
 """
 
 from __future__ import annotations
@@ -33,7 +33,6 @@ class Streams:
         loop = asyncio.get_running_loop()
         while await loop.run_in_executor(None, sys.stdin.readline):
             print(json.dumps({"open": self._open, "events": self._events, "ended": self._ended}), flush=True)
-            self._events = 0
         for task in tasks:
             task.cancel()
 
@@ -69,7 +68,7 @@ class EventStreams:
         return self
 
     def counts(self) -> dict[str, Any]:
-        """``open`` streams, ``events`` since the last call, and streams that have ``ended`` by themselves."""
+        """``open`` streams, ``events`` so far, and streams that have ``ended`` by themselves."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._process.stdin.write("\n")
