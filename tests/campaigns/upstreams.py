@@ -165,8 +165,8 @@ def event_streams(node: RunningNode, _: list[Application], options: argparse.Nam
     half = memory[len(memory) // 2]
     growth = max(memory[-1] - half, 0) / half
     ratio = quantile(beside, 0.99) / max(FLOOR_S, quantile(normal, 0.99))
-    print(f"  {found['open']} streams, {found['events']} events in {options.seconds:g} s, memory {half >> 20} MB and then "
-          f"{memory[-1] >> 20} MB; ordinary p50 {1000 * quantile(normal, 0.5):.1f} and "
+    print(f"  {found['open']} streams, {found['events']} events in {options.seconds:g} s, memory {half >> 20} MB "
+          f"and then {memory[-1] >> 20} MB; ordinary p50 {1000 * quantile(normal, 0.5):.1f} and "
           f"{1000 * quantile(beside, 0.5):.1f} ms, p99 {1000 * quantile(normal, 0.99):.1f} and "
           f"{1000 * quantile(beside, 0.99):.1f} ms")  # fmt: skip
     wrong = [f"{found['ended']} streams have ended"] if found["ended"] else []
