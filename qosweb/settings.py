@@ -171,7 +171,18 @@ def _head_size(text: str) -> int:
 class ServeSettings:
     """The settings of a node. Help texts, parsers and defaults are in the metadata of the fields."""
 
-    root: Path | None = _option(_path, "DIR", "serve the files under DIR; required without --upstream", default=None)
+    root: Path | None = _option(
+        _path, "DIR", "serve the files under DIR; required without --site and --upstream", default=None
+    )
+    site: bool = _option(
+        _yes_or_no, "", "serve the releases of 'qosweb publish', which the cluster stores in --data-dir", default=False
+    )
+    release_grace: float = _option(
+        parse_duration_s, "TIME", "how long clients of a replaced release still get its files", default=600.0
+    )
+    release_keep: int = _option(_at_least_one, "N", "number of old releases to keep for a rollback", default=10)
+    release_keep_age: float = _option(_seconds, "TIME", "how long to keep old releases", default=30 * 86_400.0)
+    site_max_size: int = _option(_positive_size, "SIZE", "largest release", default=10 << 30)
     spec: Path | None = _option(
         _path, "FILE", "WebQoS specification of the site; without it all requests are one class", default=None
     )
@@ -358,7 +369,7 @@ class OptionSpec:
         if self.parse is _client_share:
             return f"{int(str(self.default)) / 10_000:g}%"
         if self.parse in (_seconds, parse_duration_s):
-            return f"{self.default:g}s"
+            return f"{self.default:.10g}s"
         return str(self.default)
 
     @property
@@ -384,6 +395,7 @@ OPTIONS = _specs()
 # The groups of `qosweb serve --help` and of the settings reference, with the keys of their options.
 GROUPS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("site", ("root", "spec", "index", "error-pages", "name")),
+    ("releases", ("site", "release-grace", "release-keep", "release-keep-age", "site-max-size")),
     ("addresses", ("listen", "public-url", "trust-proxy", "proxy-protocol", "tls-cert", "tls-key")),
     ("admin port", ("admin", "admin-token-file", "admin-host")),
     ("cluster", ("bootstrap", "join", "group", "key-file", "data-dir", "cluster-id", "order-log")),
@@ -452,14 +464,20 @@ def gather(
         spec = by_key[key]
         values[spec.field_name] = _parse(spec, text, spec.flag)
 
-    if "root" not in values and "upstream" not in values:
-        raise UsageError("nothing to serve: give the folder with --root DIR, or a server with --upstream URL")
+    if "root" not in values and "upstream" not in values and not values.get("site"):
+        raise UsageError(
+            "nothing to serve: give the folder with --root DIR, a server with --upstream URL, or --site for releases"
+        )
     settings = ServeSettings(**values)  # type: ignore[arg-type]
     _check_together(settings)
     return settings
 
 
 def _check_together(settings: ServeSettings) -> None:
+    if settings.site and settings.root is not None:
+        raise UsageError("--site serves releases and --root a folder; give only one of them")
+    if settings.site and settings.data_dir is None:
+        raise UsageError("--site stores releases in --data-dir DIR, which is missing")
     if (settings.tls_cert is None) != (settings.tls_key is None):
         missing = "--tls-key" if settings.tls_key is None else "--tls-cert"
         raise UsageError(f"TLS needs both --tls-cert and --tls-key; {missing} is missing")

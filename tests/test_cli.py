@@ -149,7 +149,9 @@ def test_an_error_stays_on_one_line_whatever_was_given(refusal: Refusal, refused
 
 
 def test_roots_that_cannot_be_served(refusal: Refusal, refused_serve: Refusal, tmp_path: Path) -> None:
-    assert refusal("serve") == "nothing to serve: give the folder with --root DIR, or a server with --upstream URL"
+    assert refusal("serve") == (
+        "nothing to serve: give the folder with --root DIR, a server with --upstream URL, or --site for releases"
+    )
     assert refused_serve("--root", tmp_path / "gone") == f"--root {tmp_path / 'gone'}: there is no such folder"
     (tmp_path / "file").write_text("")
     assert refused_serve("--root", tmp_path / "file") == f"--root {tmp_path / 'file'}: not a folder"

@@ -38,6 +38,7 @@ VALID = {
     "access-log-fields": "query,user_agent",
     "error-pages": "errors",
     "proxy-protocol": "yes",
+    "site": "yes",
 }
 
 
@@ -63,7 +64,7 @@ def test_every_setting_can_be_given_in_all_three_ways(spec: OptionSpec) -> None:
     needed = {key: VALID[key] for key in ("root", "tls-cert", "tls-key")} if spec.key.startswith("tls") else {}
     if spec.key in ("cluster-id", "group", "join", "bootstrap"):
         needed = {"key-file": "key", **({"bootstrap": "yes"} if spec.key in ("cluster-id", "group") else {})}
-    others = {"root": "other", **needed}
+    others = {"data-dir": "data"} if spec.key == "site" else {"root": "other", **needed}
     others.pop(spec.key, None)
     ways = [
         gather({**others, spec.key: value}, {}, {}, ""),
@@ -87,12 +88,15 @@ def test_command_line_before_environment_before_file_before_default(spec: Option
         "trust-proxy": ("10.0.0.1", "10.0.0.2", "10.0.0.3"),
         "access-log-fields": ("query", "referer", "user_agent,upstream_ms"),
         "proxy-protocol": ("yes", "no", "yes"),
+        "site": ("yes", "no", "yes"),
         "join": ("h:1", "h:2", "h:3"),
         "bootstrap": ("yes", "no", "yes"),
         "public-url": ("http://h:1", "http://h:2", "http://h:3"),
         "upstream": ("http://h:1", "http://h:2", "http://h:3"),
     }.get(spec.key, ("161", "162", "163"))
     names = {} if spec.key == "root" else {"root": "site"}
+    if spec.key == "site":
+        names = {"upstream": "http://h:1", "data-dir": "data"}
     if spec.key in ("cluster-id", "group", "join", "bootstrap"):
         names["key-file"] = "key"
     if spec.key in ("cluster-id", "group"):
@@ -195,7 +199,7 @@ def test_a_bad_value_is_named_with_its_place_and_what_would_be_right(key: str, v
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({}, "nothing to serve: give the folder with --root DIR, or a server with --upstream URL"),
+        ({}, "nothing to serve: give the folder with --root DIR, a server with --upstream URL, or --site for releases"),
         (
             {"access-log-format": "combined", "access-log-fields": "query"},
             "--access-log-fields is for --access-log-format json; combined has its own fixed fields",

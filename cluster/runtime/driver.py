@@ -22,7 +22,7 @@ import time
 from collections import deque
 from contextlib import suppress
 from math import inf
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar, cast
 
 from cluster.layer import (
     Delivered,
@@ -39,11 +39,13 @@ from cluster.layer import (
     Send,
 )
 from cluster.messages import Ack, Data, LinkAck
+from cluster.reports.view_tap import ReportsViewTap
 from cluster.runtime.disk.memory_store import MemoryStore
 from cluster.runtime.disk.store_errors import DiskFull, StoreError
 from cluster.runtime.disk.writer_thread import WriterThread
 from cluster.runtime.fatal_errors import DiskRefuses, MemberStops
-from cluster.runtime.net.handshake import INTERIM
+from cluster.runtime.net.handshake import INTERIM, REPORTS
+from cluster.runtime.net.report_streams import ReportStreams
 from cluster.runtime.net.transport import Transport
 from cluster.runtime.observe.observer import Observer
 from cluster.runtime.observe.trace_recorder import TraceRecorder
@@ -61,9 +63,11 @@ if TYPE_CHECKING:
     from cluster.names import ProcessId, View
     from cluster.replica import StateMachine
     from cluster.runtime.api.options import Options
+    from cluster.runtime.api.reports import Reports
     from cluster.runtime.disk.memory_store import AnyStore
     from cluster.runtime.disk.rows import Recovery
     from cluster.runtime.submissions import Handle
+    from cluster.view_order import ViewOrder
 
 WRITE_AGAIN_S = 0.5  # delay before a failed write is retried
 EARLY_S = 0.0005  # a deadline this close counts as reached: loop timers have millisecond resolution
@@ -107,6 +111,7 @@ class Driver:
         *,
         founder: bool,
         interim: InterimListener | None = None,
+        reports: Reports | None = None,
         order_log: Path | None = None,
         trace: Path | None = None,
     ) -> None:
@@ -121,6 +126,10 @@ class Driver:
         if trace is not None:
             self.recorder = TraceRecorder(trace, me, image.boot + 1, me if founder else None)
         observe = self._record if self.recorder is not None else None
+        taps = dict(self.watch.taps)
+        if reports is not None:
+            inner = taps["endpoint"]
+            taps["endpoint"] = lambda process, above: ReportsViewTap(reports, cast("ViewOrder", inner(process, above)))
         self.process = Process(
             me,
             options.settings,
@@ -128,14 +137,19 @@ class Driver:
             machine,
             random.Random(),
             observe,
-            self.watch.taps,
+            taps,
             is_volatile=not self._durable,
             shared=interim.shared if interim is not None else None,
             wall_clock=time.time,
         )
         self.interim = interim
         self.transport = Transport(options, me, self.process.boot, store.founding, self)
-        self.transport.services = (INTERIM,) if interim is not None else ()
+        self.reports = reports
+        if reports is not None:
+            self.transport.report_streams = ReportStreams(self.transport, reports)
+            reports.attach(me, self.transport.report_streams)
+        services = ((INTERIM, interim), (REPORTS, reports))
+        self.transport.services = tuple(name for name, service in services if service is not None)
         self.transport.recoveries = store.recoveries
         self.writes = 0  # committed transactions
         self.write_failing = False
@@ -204,9 +218,13 @@ class Driver:
             else:
                 self.process.interim.incapable.add(peer)
         self._input(lambda now: self.process.connected(now, peer))
+        if self.transport.report_streams is not None and self.transport.has_service(peer, REPORTS):
+            self.transport.report_streams.on_link(peer)
 
     def on_disconnected(self, peer: ProcessId) -> None:
         self._input(lambda now: self.process.disconnected(now, peer))
+        if self.transport.report_streams is not None:
+            self.transport.report_streams.on_link_lost(peer)
 
     def on_received(self, peer: ProcessId, frame: Frame) -> None:
         if self._stopped:

@@ -70,7 +70,7 @@ class DemoNodes:
         self.logs = logs
         self.key_file = folder / "cluster.key"
         self.members = [DemoNode(f"n{number}", one, logs) for number, one in enumerate(ports, 1)]
-        self._site = site
+        self.site = site
         self._spec = spec
         self._clients = contextlib.AsyncExitStack()
 
@@ -92,7 +92,7 @@ class DemoNodes:
     def options(self, name: str, *addresses: str) -> list[str]:
         """The options of ``qosweb serve``, without ``--bootstrap`` or ``--join``."""
         return [
-            "--root", str(self._site), "--spec", str(self._spec), "--name", name, "--capacity", CAPACITY,
+            "--root", str(self.site), "--spec", str(self._spec), "--name", name, "--capacity", CAPACITY,
             "--key-file", str(self.key_file), *addresses,
         ]  # fmt: skip
 

@@ -77,6 +77,13 @@ def introduction(nodes: DemoNodes, spec: Path, evening: Path, *, keeps_logs: boo
          f"{qosweb} block 203.0.113.0/24 --for 10min --reason 'too many requests' --admin {first.admin}"),
         ("", f"{qosweb} blocks --admin {last.admin}"),
     ]  # fmt: skip
+    own = f"127.0.0.1:{last.ports.group + 1}"
+    steps += [
+        ("a node that stores its site itself: publish a folder as a release, list releases, roll back",
+         f"{qosweb} serve --site --data-dir {nodes.folder / 'releases'} --listen 127.0.0.1:0 --admin {own} &"),
+        ("", f"{qosweb} publish {nodes.site} --message first --admin {own}"),
+        ("", f"{qosweb} releases --admin {own}"),
+    ]  # fmt: skip
     if len(nodes.members) > 1:
         steps += [
             (f"suspend {last.name}, and let it return", f"kill -STOP {last.pid}; sleep 10; kill -CONT {last.pid}"),

@@ -7,6 +7,7 @@ response is cached with the page, and ``qosweb.server.connection.connection`` se
 from qosweb.server.proxy.forward import ForwardTarget
 from qosweb.server.request.answers import Answer
 from qosweb.server.request.exchange import Exchange, Waiting
+from qosweb.server.request.release_stages import choose_release, send_blob
 from qosweb.server.request.stages import (
     Site,
     admit,
@@ -28,8 +29,10 @@ from qosweb.server.request.stages import (
 STAGES = (
     check_message,  # host, expectations, ticket            400 417
     check_method,  # GET, HEAD, OPTIONS; no large bodies   204 405 413 (with a body: 400; OPTIONS: 400 404 421)
+    send_blob,  # files of releases, for other nodes       200 401 404
     resolve_target,  # target -> canonical path            400 404 421
     refuse_blocked,  # clients and networks on the block list   403
+    choose_release,  # of a site that the cluster stores   503
     read_body,  # small ones completely                    400 408 413
     look_up_file,  # only for rules on size, owner or last_modified
     classify,  # find the QoS class

@@ -10,7 +10,8 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, BinaryIO
+from urllib.parse import urlencode
 
 import aiohttp
 
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
 ANSWER_MAX = 64 << 20
 ASK_S = 5.0
+PUBLISH_S = 1200.0  # the nodes fetch a release from each other
 CHANGE_S = 20.0  # a new policy has to pass the cluster's total order
 SHOWN_MAX = 300  # characters of an unexpected response
 
@@ -77,14 +79,56 @@ class AdminClient:
         _, text = await self._ask(method, "/blocks", json.dumps(change).encode(), CHANGE_S)
         return self._object(text)
 
+    async def releases(self) -> dict[str, Any]:
+        _, text = await self._ask("GET", "/releases")
+        return self._object(text)
+
+    async def plan_release(self, manifest: bytes) -> dict[str, Any]:
+        """What of a release has to be uploaded, and how it differs from the current one."""
+        _, text = await self._ask("POST", "/releases/plan", manifest, PUBLISH_S)
+        return self._object(text)
+
+    async def upload_blob(self, digest: str, path: Path) -> None:
+        """Upload a file, from where an earlier upload ended. Raises UsageError if it cannot be read."""
+        _, text = await self._ask("GET", f"/releases/blobs/{digest}")
+        state = self._object(text)
+        if state["complete"]:
+            return
+        try:
+            with path.open("rb") as file:
+                size, offset = os.fstat(file.fileno()).st_size, state["received"]
+                offset = offset if offset <= size else 0
+                file.seek(offset)
+                headers = {"Content-Length": str(size - offset)}
+                await self._ask("PUT", f"/releases/blobs/{digest}?offset={offset}", file, PUBLISH_S, headers)
+        except OSError as error:
+            raise UsageError(f"{path}: {error.strerror or error}") from None
+
+    async def publish_release(self, manifest: bytes, message: str, by: str, *, force: bool) -> dict[str, Any]:
+        query = {"message": message, "by": by, **({"force": "1"} if force else {})}
+        _, text = await self._ask("POST", f"/releases?{urlencode(query)}", manifest, PUBLISH_S)
+        return self._object(text)
+
+    async def roll_back(self, release: str, by: str) -> dict[str, Any]:
+        body = json.dumps({"release": release, "by": by}).encode()
+        _, text = await self._ask("POST", "/releases/rollback", body, CHANGE_S)
+        return self._object(text)
+
     async def drain(self) -> None:
         await self._ask("POST", "/drain")
 
-    async def _ask(self, method: str, path: str, body: bytes | None = None, within_s: float = ASK_S) -> tuple[int, str]:
+    async def _ask(
+        self,
+        method: str,
+        path: str,
+        body: bytes | BinaryIO | None = None,
+        within_s: float = ASK_S,
+        headers: dict[str, str] | None = None,
+    ) -> tuple[int, str]:
         assert self._session is not None
-        limit = aiohttp.ClientTimeout(total=within_s)
+        options: dict[str, Any] = {"timeout": aiohttp.ClientTimeout(total=within_s), "allow_redirects": False}
         try:
-            async with self._session.request(method, path, data=body, timeout=limit, allow_redirects=False) as reply:
+            async with self._session.request(method, path, data=body, headers=headers, **options) as reply:
                 raw = bytearray()
                 while chunk := await reply.content.read(1 << 16):
                     raw += chunk

@@ -73,10 +73,11 @@ def _target(arguments: argparse.Namespace) -> dict[str, object]:
         target, path = str(parse_target(arguments.target)), check_path(arguments.path)
     except ValueError as error:
         raise UsageError(str(error)) from None
-    return {"target": target, "path": path, "by": _operator()}
+    return {"target": target, "path": path, "by": operator_name()}
 
 
-def _operator() -> str:
+def operator_name() -> str:
+    """The user who runs the command, for logs."""
     try:
         user = getpass.getuser()
     except (OSError, KeyError):

@@ -8,7 +8,8 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable
 
-COMMANDS = ("check", "explain", "fmt", "shares", "status", "reload", "drain", "recover", "block", "unblock", "blocks")
+COMMANDS = ("check", "explain", "fmt", "shares", "status", "top", "reload", "drain", "recover", "block", "unblock",
+            "blocks", "publish", "releases", "rollback")  # fmt: skip
 _JSON = "write JSON to standard output, for scripts"
 
 
@@ -19,12 +20,16 @@ def add_commands(add: Callable[[str, str], argparse.ArgumentParser]) -> None:
     _add_fmt(add("fmt", "write specifications in their canonical form"))
     _add_shares(add("shares", "compute the share of every class"))
     _add_status(add("status", "show the state of the cluster as seen by a node"))
+    _add_top(add("top", "watch all nodes, guarantees, queues and latency in the terminal"))
     _add_reload(add("reload", "change the policy of a cluster"))
     _add_drain(add("drain", "stop a node gracefully"))
     _add_recover(add("recover", "last resort: continue without a majority that is lost for good"))
     _add_block(add("block", "refuse the requests of a client or network"))
     _add_unblock(add("unblock", "end a block"))
     _add_blocks(add("blocks", "list what is blocked"))
+    _add_publish(add("publish", "publish a folder as a new release of the site"))
+    _add_releases(add("releases", "list the releases of the site"))
+    _add_rollback(add("rollback", "return to an earlier release of the site"))
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -40,6 +45,10 @@ def run(arguments: argparse.Namespace) -> int:
         from qosweb.tools.explain import explain
 
         return explain(arguments)
+    if arguments.command == "top":
+        from qosweb.tools.top import top
+
+        return top(arguments)
     if arguments.command == "status":
         from qosweb.tools.status import status
 
@@ -48,6 +57,14 @@ def run(arguments: argparse.Namespace) -> int:
         from qosweb.tools import blocks
 
         return {"block": blocks.block, "unblock": blocks.unblock, "blocks": blocks.blocks}[arguments.command](arguments)
+    if arguments.command == "publish":
+        from qosweb.tools.publish import publish
+
+        return publish(arguments)
+    if arguments.command in ("releases", "rollback"):
+        from qosweb.tools import releases
+
+        return (releases.releases if arguments.command == "releases" else releases.rollback)(arguments)
     if arguments.command in ("reload", "drain"):
         from qosweb.tools import reload
 
@@ -145,11 +162,12 @@ examples:
     parser.add_argument("--json", action="store_true", help=_JSON)
 
 
-def _add_admin(parser: argparse.ArgumentParser) -> None:
+def _add_admin(parser: argparse.ArgumentParser, *, has_json: bool = True) -> None:
     node = parser.add_argument_group("node")
     node.add_argument("--admin", metavar="H:P", default="127.0.0.1:8081", help="the node's admin port (127.0.0.1:8081)")
     node.add_argument("--token-file", metavar="F", help="file with the token of the admin port")
-    parser.add_argument("--json", action="store_true", help=_JSON)
+    if has_json:
+        parser.add_argument("--json", action="store_true", help=_JSON)
 
 
 def _add_status(parser: argparse.ArgumentParser) -> None:
@@ -165,6 +183,19 @@ examples:
         "--watch", metavar="SECONDS", nargs="?", const="1", help="repeat at this interval (1) until Ctrl-C"
     )
     _add_admin(parser)
+
+
+def _add_top(parser: argparse.ArgumentParser) -> None:
+    parser.description = (
+        "Show the cluster in the terminal, four times a second: every node with the age of its figures, every class "
+        "with its share against its guarantee, its queue, and the p99 of waiting and service of the last ten seconds. "
+        "Ctrl-C ends it."
+    )
+    parser.epilog = """\
+examples:
+  qosweb top
+  qosweb top --admin 10.0.0.1:8081 --token-file token"""
+    _add_admin(parser, has_json=False)
 
 
 def _add_reload(parser: argparse.ArgumentParser) -> None:
@@ -225,6 +256,45 @@ def _add_blocks(parser: argparse.ArgumentParser) -> None:
 examples:
   qosweb blocks
   qosweb blocks --json --admin 10.0.0.1:8081"""
+    _add_admin(parser)
+
+
+def _add_publish(parser: argparse.ArgumentParser) -> None:
+    parser.description = (
+        "Publish a folder as a new release of the site, at nodes that run with --site. Only files that the node lacks "
+        "are uploaded; an interrupted upload continues. All nodes switch at one position of the cluster's order. "
+        "Exit code 0: the release is current; 1: the cluster refused it, nothing changed; 2: the node does not respond."
+    )
+    parser.epilog = """\
+examples:
+  qosweb publish public
+  qosweb publish public --message 'new prices' --admin 10.0.0.1:8081 --token-file token
+  qosweb publish public --dry-run"""
+    parser.add_argument("folder", metavar="DIR", help="the folder with all files of the site")
+    parser.add_argument("--message", metavar="TEXT", default="", help="a note about the release, for operators")
+    parser.add_argument("--dry-run", action="store_true", help="only show what would change")
+    parser.add_argument("--force", action="store_true", help="publish with a majority, although a node refuses")
+    _add_admin(parser)
+
+
+def _add_releases(parser: argparse.ArgumentParser) -> None:
+    parser.description = "List the releases of the site: the current one, and those to which a rollback can return."
+    parser.epilog = """\
+examples:
+  qosweb releases
+  qosweb releases --json --admin 10.0.0.1:8081"""
+    _add_admin(parser)
+
+
+def _add_rollback(parser: argparse.ArgumentParser) -> None:
+    parser.description = "Make an earlier release of the site current again, at all nodes."
+    parser.epilog = """\
+examples:
+  qosweb rollback
+  qosweb rollback 17"""
+    parser.add_argument(
+        "release", metavar="RELEASE", nargs="?", default="", help="number or digest; default: the one before"
+    )
     _add_admin(parser)
 
 

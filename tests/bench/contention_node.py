@@ -28,6 +28,7 @@ from qosweb.engine.local.requests import Deny, Request, Start
 from qosweb.engine.replicated.compiled_policy import CompiledPolicy
 from qosweb.engine.replicated.entries import NodeReport
 from qosweb.engine.sim.policies import policy_of
+from qosweb.releases.ledger import ReleaseLedger
 from qosweb.server.cluster.membership import ClusterMembership
 from qosweb.server.process import gc_tuning
 from qosweb.settings import ServeSettings
@@ -155,7 +156,9 @@ class Node:
             join=() if founds else (parse_address(contact),),
             bootstrap=founds,
         )
-        self.membership = await ClusterMembership.begin(settings, name, self.driver, self._entered)
+        self.membership = await ClusterMembership.begin(
+            settings, name, self.driver, self._entered, ReleaseLedger(tuple, lambda: None)
+        )
         while not self.members:  # noqa: ASYNC110
             await asyncio.sleep(0.01)
         if founds:

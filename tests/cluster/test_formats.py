@@ -143,7 +143,7 @@ ACTIONS: list[Action] = [
     actions.Applied(41, LABEL, ENTRIES[0]),
     actions.Restored(40),
     actions.ReportBroadcast(ORIGIN, 3, "load", b"7"),
-    actions.ReportEnqueue(ORIGIN, 3),
+    actions.ReportEnqueue(ORIGIN, 3, ORIGIN.process),
     actions.ReportDeliver(ORIGIN, 3, "load", b"7"),
     actions.ReportPurge(ORIGIN, 1, 3),
     actions.ReportSafe(ORIGIN, 3),

@@ -12,7 +12,7 @@ import pytest
 
 from qosweb.analytics.read.log_lines import DECISIONS
 from qosweb.server.accesslog.line import EXTRA_FIELDS, JsonLines, LogEntry
-from qosweb.server.admin import admin, block_routes
+from qosweb.server.admin import admin, block_routes, release_routes
 from qosweb.upstream_settings import UpstreamSettings
 from tests.docs.blocks import DOCS
 from tests.support.clusters import RunningCluster
@@ -75,7 +75,7 @@ def test_fields_of_events() -> None:
 
 
 def test_endpoints() -> None:
-    source = inspect.getsource(admin) + inspect.getsource(block_routes)
+    source = "".join(map(inspect.getsource, (admin, block_routes, release_routes)))
     routes = {
         f"{method.upper()} {path}" for method, path in re.findall(r'web\.(get|put|post|delete)\("([^"]+)"', source)
     }

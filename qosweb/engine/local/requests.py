@@ -73,7 +73,7 @@ class Request:
     """One unfinished request."""
 
     __slots__ = ("class_number", "cost", "deadline_ms", "decided", "exceeds", "is_visitor", "number", "owner",
-                 "phase", "rate_bps", "settled", "submitted")  # fmt: skip
+                 "phase", "rate_bps", "server", "settled", "submitted")  # fmt: skip
 
     def __init__(
         self,
@@ -90,6 +90,7 @@ class Request:
         self.decided = decided
         self.phase = Phase.WAITING
         self.rate_bps = 0
+        self.server = ""  # where it runs, if it is an upstream server
         self.exceeds = False  # it started although the pipe was full
         self.settled = 0  # the part of its real cost that was charged when it lent its channel
         self.submitted = False  # the other nodes have been told

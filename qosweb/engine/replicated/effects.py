@@ -25,6 +25,17 @@ class Reserved(msgspec.Struct, frozen=True):
     rate_bps: int
 
 
+class SlotGranted(msgspec.Struct, frozen=True):
+    """A request of this node may start at a server."""
+
+    pool: tuple[str, ...]
+    number: int
+    server: str
+    epoch: int  # of the limit
+    in_service: int  # at the server, with this one
+    is_limited: bool  # it has the last free slot
+
+
 class RestatementNeeded(msgspec.Struct, frozen=True):
     """The replicas know nothing of this node, which is new or was away: it has to restate everything."""
 
@@ -72,6 +83,7 @@ class EntryRejected(msgspec.Struct, frozen=True):
 Effect = (
     Granted
     | Reserved
+    | SlotGranted
     | RestatementNeeded
     | RestatementApplied
     | PolicyChanged

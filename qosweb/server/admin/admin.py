@@ -14,6 +14,7 @@ from qosweb.server.admin.block_routes import routes_of
 from qosweb.server.admin.browser_guard import BrowserGuard
 from qosweb.server.admin.dashboard import dashboard
 from qosweb.server.admin.metrics import exposition, registry_of
+from qosweb.server.admin.release_routes import release_routes
 from qosweb.server.admin.status import missing_of, queue_of, status_of
 from qosweb.server.private_files import read_private_file
 from qosweb.webqos import compile_policy
@@ -45,6 +46,12 @@ qosweb admin port
   GET  /blocks            blocked clients and networks
   PUT  /blocks            block a client or network at all nodes
   DELETE /blocks          unblock it
+  GET  /releases          releases of the site, with --site
+  POST /releases          publish a release whose files were uploaded
+  POST /releases/plan     which files of a release have to be uploaded
+  POST /releases/rollback return to an earlier release
+  GET  /releases/blobs/{digest}   how much of a file was received
+  PUT  /releases/blobs/{digest}   upload a file, or the rest of it (?offset=N)
   POST /drain             drain and stop, like SIGTERM
 """
 
@@ -73,6 +80,7 @@ class Admin:
                 web.put("/policy", self._put_policy),
                 web.post("/drain", self._drain),
                 *routes_of(node.blocking),
+                *release_routes(node.releases),
             ]
         )
         self._runner = web.AppRunner(

@@ -32,6 +32,7 @@ class NodeCollector(Collector):
         yield from self._answers()
         yield from self._connections()
         yield from self._blocks()
+        yield from self._releases()
         yield from self._pages()
         yield from self._log()
         yield from self._pipe()
@@ -77,6 +78,15 @@ class NodeCollector(Collector):
             ended.add_metric([reason], count)
         yield ended
         yield GaugeMetricFamily("qosweb_open_files", "Files being sent from disk.", self._node.open_files.now)
+
+    def _releases(self) -> Iterator[Metric]:
+        releases = self._node.releases
+        if releases is None:
+            return
+        current, served = releases.ledger.current, releases.site.number
+        number = 0 if current is None else current.number
+        yield GaugeMetricFamily("qosweb_release_current", "Number of the cluster's current release.", number)
+        yield GaugeMetricFamily("qosweb_release_served", "Number of the release that this node serves.", served)
 
     def _blocks(self) -> Iterator[Metric]:
         blocks = self._node.blocking.blocks

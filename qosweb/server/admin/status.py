@@ -6,6 +6,8 @@ from dataclasses import asdict
 from itertools import islice
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from qosweb.engine.replicated.compiled_policy import median_wall_ms
 from qosweb.engine.replicated.upstreams import votes_on
 from qosweb.server.admin.block_routes import listed
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
     from qosweb.engine.engine import Engine
     from qosweb.engine.replicated.classes import ClassState
     from qosweb.engine.replicated.pipes import Pipe
+    from qosweb.server.cluster.live_figures import LiveNode
     from qosweb.server.cluster.membership import ClusterMembership
     from qosweb.server.process.node import Node
     from qosweb.server.proxy.server import UpstreamServer
@@ -37,7 +40,7 @@ def status_of(node: Node) -> dict[str, object]:
         "version": VERSION,
         "since": node.started_at,
         "draining": node.draining,
-        "root": None if node.store.root is None else str(node.store.root.path),
+        "root": None if node.settings.root is None else str(node.settings.root.resolve()),
         "upstreams": {one.name: _upstream(one, engine) for one in node.upstreams.servers},
         "upstreams_disagree": node.upstream_votes.disagreements,
         "connections": {"open": len(node.connections), **asdict(node.connections.counts)},
@@ -58,6 +61,7 @@ def status_of(node: Node) -> dict[str, object]:
             "guarantees": [asdict(one) for one in rows_of([one.name for one in accounts.accounts], rules)],
         },
         "blocks": listed(node.blocking, BLOCKS_SHOWN_MAX),
+        "releases": None if node.releases is None else node.releases.listed(),
         "classes": {account.name: _class(account, node, got_bps) for account in accounts.accounts},
     }
 
@@ -146,6 +150,7 @@ def cluster_of(node: Node) -> dict[str, object]:
             "set_by_hand": node.settings.capacity is not None,
         },
         "nodes": {} if engine is None else _nodes(engine),
+        "live": {name: _live(one) for name, one in sorted(node.live.nodes.items())},
         "tickets": dict(node.admission.redirects.verdicts),
     }
 
@@ -163,6 +168,11 @@ def _group(membership: ClusterMembership, engine: Engine | None) -> dict[str, ob
         "position": membership.replica.position,
         "digest": membership.replica.digest() if waiting <= DIGEST_WAITING_MAX else None,  # a long queue takes long
     }
+
+
+def _live(one: LiveNode) -> dict[str, object]:
+    """What a node reported last. Unlike ``nodes``, this needs no primary view."""
+    return {"age_s": round(one.age_s, 3), **msgspec.to_builtins(one.figures)}
 
 
 def _nodes(engine: Engine) -> dict[str, object]:

@@ -41,18 +41,24 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from cluster import Delivered, Group, InterimService, ProcessId, View
+    from cluster import Delivered, Group, InterimService, ProcessId, Reports, View
     from qosweb.admission.engine_driver import EngineDriver
     from qosweb.engine.replicated.entries import NodeBatch
+    from qosweb.releases.ledger import ReleaseLedger
     from qosweb.settings import ServeSettings
 
 CLUSTER = "qosweb"
+RELEASES = b"\xb1"  # first byte of the entries of the release ledger; those of the engine begin with their format
 GROUP = Address("127.0.0.1", 8082)
 LEAVE_S = 3.0
 ALONE_AFTER_S = 0.25
 ENTRY_LEN_MAX = 8 << 20  # bytes: the largest policy, and the rest of a node's batch
 POLICY_LEN_MAX = 6 << 20
 MEMBER_FILE = "group"  # the folder of the group's disk, within --data-dir
+
+
+_pack = msgspec.msgpack.Encoder().encode
+_unpack = msgspec.msgpack.Decoder(tuple[bytes, bytes]).decode
 
 
 class OtherVersion(MemberStops):
@@ -62,20 +68,27 @@ class OtherVersion(MemberStops):
         super().__init__(f"{what} cannot be read by this version: {error}; run the same version of qosweb on all nodes")
 
 
-class EngineStateMachine:
-    """The engine as the group's state machine. Each call reads the clock for the engine, which has none."""
+class NodeStateMachine:
+    """The group's state machine: the engine and the release ledger. Each call reads the clock for the engine.
 
-    def __init__(self, driver: EngineDriver) -> None:
+    The first byte of an entry tells whose it is. A snapshot has the ledger only if there are releases.
+    """
+
+    def __init__(self, driver: EngineDriver, ledger: ReleaseLedger) -> None:
         self._driver = driver
         self._engine = driver.engine
+        self._ledger = ledger
 
-    def apply(self, position: int, origin: ProcessId, body: bytes) -> None:
+    def apply(self, position: int, origin: ProcessId, body: bytes) -> object:
+        if body[:1] == RELEASES:
+            return self._ledger.apply(origin, body[1:])
         self._engine.now_ms = self._driver.now_ms()
         try:
             self._engine.apply(position, origin, body)
         except (OtherFormat, OtherLanguage) as error:
             raise OtherVersion(f"entry {position} of the cluster's order, from {origin.name},", error) from None
         self._driver.applied()
+        return None
 
     def view_changed(self, position: int, view: View) -> None:
         self._engine.now_ms = self._driver.now_ms()
@@ -83,12 +96,15 @@ class EngineStateMachine:
         self._driver.applied()
 
     def snapshot(self) -> bytes:
-        return self._engine.snapshot()
+        engine = self._engine.snapshot()
+        return engine if self._ledger.is_empty else RELEASES + _pack((engine, self._ledger.snapshot()))
 
     def restore(self, state: bytes) -> None:
         self._engine.now_ms = self._driver.now_ms()
         try:
-            self._engine.restore(state)
+            engine, ledger = _unpack(state[1:]) if state[:1] == RELEASES else (state, b"")
+            self._engine.restore(engine)
+            self._ledger.restore(ledger)
         except (OtherFormat, OtherLanguage, msgspec.DecodeError) as error:
             raise OtherVersion("the state of the cluster", error) from None
         self._driver.applied()
@@ -155,22 +171,38 @@ class ClusterMembership:
         name: str,
         driver: EngineDriver,
         primary_changed: Callable[[View | None], None],
+        ledger: ReleaseLedger,
         interim: InterimService | None = None,
+        reports: Reports | None = None,
     ) -> ClusterMembership:
         """Found or join the cluster that ``settings`` describe. Raises UsageError if that is impossible.
 
-        ``interim``: the service that shares what every side of a partition may change.
+        ``ledger``: the releases of the site. ``interim``: the service that shares what every side of a partition may
+        change. ``reports``: the broadcast of values that the next value makes obsolete.
         """
         try:
             options = _options(settings, name)
             has_disk = options.data is not None and (options.data / FILE).exists()
             begin = Replica.found if settings.bootstrap and not has_disk else Replica.join
-            replica = await begin(options, EngineStateMachine(driver), interim=interim)
+            replica = await begin(options, NodeStateMachine(driver, ledger), interim=interim, reports=reports)
         except (AlreadyFounded, BadKey, MemberStops, StoreError, ValueError) as error:
             raise UsageError(str(error)) from None
         except OSError as error:
             raise UsageError(f"--group {settings.group or ''}: {error.strerror or error}") from None
         return cls(replica, driver, primary_changed)
+
+    # ---- for the release service
+
+    @property
+    def primary(self) -> View | None:
+        return None if self._is_disk_full else self.replica.primary
+
+    @property
+    def me(self) -> ProcessId:
+        return self.replica.me
+
+    async def submit_release(self, body: bytes) -> object:
+        return await self.replica.submit(RELEASES + body)
 
     def follow_policy(self) -> None:
         """Admit only members that can read the language version of the cluster's policy."""

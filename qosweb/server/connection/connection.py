@@ -216,7 +216,7 @@ class HttpConnection(Timeouts):
             self._on_new_client(head, piece if is_single_piece else b"")
         if self._known_heads is not _NO_HEADS:
             has_files = context.site.store.root is not None
-            if has_files and (plain := read_plain(head, context.recorder, context.site.admission)) is not None:
+            if has_files and (plain := self._read_plain(head)) is not None:
                 if is_single_piece:
                     context.plain_heads.remember(piece, plain)
                 if self._answer_plain(plain, now):
@@ -229,10 +229,14 @@ class HttpConnection(Timeouts):
         self._run(Exchange(head, head.has_body, self.client, now, now, self.resume_exchange, self.proxy))
         return end
 
+    def _read_plain(self, head: RequestHead) -> PlainHead | None:
+        context = self._context
+        return read_plain(head, context.recorder, context.site.admission, context.site.releases)
+
     def _answer_plain(self, plain: PlainHead, now: float) -> bool:
         """The fast path. False, without effect, if the page is not in memory, not fresh, or may not start now."""
-        path, host_part, accept_encoding, account = plain
-        resource = self._resources.get(path)
+        key, host_part, accept_encoding, account = plain
+        resource = self._resources.get(key)
         context = self._context
         if resource is None or now >= resource.fresh_until or context.connections.draining:
             return False

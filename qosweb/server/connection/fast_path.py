@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from qosweb.admission import AdmissionControl, ClassAccount
     from qosweb.http.request_heads import RequestHead
     from qosweb.server.accesslog.recorder import AccessRecorder
+    from qosweb.server.request.release_stages import SiteReleases
 
 _NOT_PLAIN = CONDITION | EXPECT | TRANSFER_ENCODING | UPGRADE
 
@@ -27,7 +28,7 @@ _NOT_PLAIN = CONDITION | EXPECT | TRANSFER_ENCODING | UPGRADE
 class PlainHead(NamedTuple):
     """A parsed plain request."""
 
-    path: str  # without the query, which does not matter for files
+    key: str  # of its page in the store: the path without the query, which does not matter for files
     host_part: str  # the host as in a line of the access log, and the extra fields of such a line
     accept_encoding: str | None
     account: ClassAccount  # of its class
@@ -60,7 +61,9 @@ class PlainFacts:
         return self._head.values(name)
 
 
-def read_plain(head: RequestHead, recorder: AccessRecorder, admission: AdmissionControl) -> PlainHead | None:
+def read_plain(
+    head: RequestHead, recorder: AccessRecorder, admission: AdmissionControl, releases: SiteReleases | None = None
+) -> PlainHead | None:
     """The plain request with this head; None if it is not plain."""
     if head.bits & _NOT_PLAIN or head.method != "GET" or head.must_close or not head.is_http_1_1 or head.length:
         return None
@@ -68,16 +71,21 @@ def read_plain(head: RequestHead, recorder: AccessRecorder, admission: Admission
     if host_part is None:
         return None
     target = head.target
-    path, query_mark, _ = target.partition("?")
+    key, query_mark, _ = target.partition("?")
     if query_mark and ("#" in target or not target.isascii() or PARAMETER in target):
         return None  # parse_target rejects these targets; tickets have to be checked
+    if releases is not None:
+        release = releases.site.plain_view(head.value, key)
+        if release is None:
+            return None
+        key = release.key_prefix + key
     account = admission.classify_head(PlainFacts(head))
     if account is None:
         return None
     if recorder.extra_fields:
         host_part += recorder.extra_part(head)
     encodings = head.value("accept-encoding") if head.bits & ACCEPT_ENCODING else None
-    return PlainHead(path, host_part, encodings, account)
+    return PlainHead(key, host_part, encodings, account)
 
 
 class PlainHeads(KnownHeads[PlainHead]):

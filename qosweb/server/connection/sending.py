@@ -170,6 +170,8 @@ class Sending(Closing):
             self._context.recorder.prepare_plain(exchange, exchange.page)
 
     def _record(self, exchange: Exchange, decision: str, status: int, size: int) -> None:
+        if exchange.is_internal:
+            return
         permit, exchange.permit = exchange.permit, None
         if exchange.request_body is not None:
             exchange.request_body.release()

@@ -12,6 +12,9 @@ import os
 import stat
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple, Protocol
+
+from qosweb.http.preconditions import Validators
 
 _READ = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY  # O_NONBLOCK: a FIFO must not hang the open
 
@@ -57,23 +60,48 @@ class RootGone(OSError):
     """The root folder is missing: moved away, or not mounted."""
 
 
+class FoundFile(NamedTuple):
+    """A file by its name on disk. ``validators`` are given only if the content under this name never changes."""
+
+    name: bytes
+    validators: Validators | None = None
+
+
+class SiteFolder(Protocol):
+    """A folder of files to serve: `Root`, or a release of the site."""
+
+    @property
+    def fields(self) -> tuple[tuple[str, str], ...]:
+        """Header fields of all responses with its files."""
+
+    def find(self, segments: tuple[str, ...], suffix: str = "") -> FoundFile:
+        """Find the file of a path. Raises NotServed, IsDirectory or OSError."""
+
+    def open(self, name: bytes) -> tuple[int, FileVersion]:
+        """Open a file that was found. Raises NotServed or OSError."""
+
+    def is_there(self) -> bool: ...
+
+
 class Root:
     """The served folder."""
 
     __slots__ = ("_prefix", "path")
+    fields = ()
 
     def __init__(self, path: Path) -> None:
         self.path = path.resolve(strict=True)
         self._prefix = os.fsencode(self.path).rstrip(b"/") + b"/"
 
-    def file_name(self, segments: tuple[str, ...]) -> bytes:
-        return self._prefix + "/".join(segments).encode("utf-8", "surrogateescape")
+    def find(self, segments: tuple[str, ...], suffix: str = "") -> FoundFile:
+        """The name of a file that may exist; ``open`` checks it."""
+        return FoundFile(self._prefix + ("/".join(segments) + suffix).encode("utf-8", "surrogateescape"))
 
     def is_there(self) -> bool:
         return self.path.is_dir()
 
     def open(self, name: bytes) -> tuple[int, FileVersion]:
-        """Open the regular file ``name`` (from :meth:`file_name`); returns its descriptor and version.
+        """Open the regular file ``name`` (from :meth:`find`); returns its descriptor and version.
 
         Raises NotServed (also NotReadable, IsDirectory) if there is no file to serve, OSError if the disk fails.
         """

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from qosweb.http.targets import RequestTarget
-from qosweb.server.files.files import NotReadable, NotServed, Root, RootGone
+from qosweb.server.files.files import NotReadable, NotServed, RootGone, SiteFolder
 from qosweb.server.files.pages import KeepsChanging, Moved, Resource, load
 
 READERS = 4
@@ -33,7 +33,8 @@ class _Read:
     """A read in progress and the requests that wait for it."""
 
     target: RequestTarget
-    root: Root
+    root: SiteFolder
+    current_root: SiteFolder | None  # that of the store when it began
     began: float
     waiters: list[Waiter]
     too_late: list[Waiter] = field(default_factory=list)  # the read is too old for them: they get the next one
@@ -42,7 +43,7 @@ class _Read:
 class PageStore:
     """Cache of resources by path. The fast path reads ``resources`` directly."""
 
-    def __init__(self, root: Root | None, *, index: str, memory_max: int, file_max: int, fresh_s: float) -> None:
+    def __init__(self, root: SiteFolder | None, *, index: str, memory_max: int, file_max: int, fresh_s: float) -> None:
         self.resources: dict[str, Resource] = {}
         self.memory = 0
         self.reads = 0
@@ -74,16 +75,22 @@ class PageStore:
         """Whether there was no file ``key`` when it was last looked up, a short time ago."""
         return now < self._absent.get(key, 0.0)
 
-    def fetch(self, target: RequestTarget, waiter: Waiter) -> None:
-        """Read ``target`` in a thread; ``waiter`` gets the result later, on the event loop."""
-        key = target.escaped_path
+    def fetch(
+        self, target: RequestTarget, waiter: Waiter, key: str | None = None, folder: SiteFolder | None = None
+    ) -> None:
+        """Read ``target`` in a thread; ``waiter`` gets the result later, on the event loop.
+
+        ``folder``: read it there instead of the root. Then ``key``, by default its path, tells the folder, too.
+        """
+        key = target.escaped_path if key is None else key
         now = time.perf_counter()
         if (read := self._reads.get(key)) is not None:
-            is_fresh = read.root is self.root and now <= read.began + self._fresh_s
+            is_fresh = read.current_root is self.root and now <= read.began + self._fresh_s
             (read.waiters if is_fresh else read.too_late).append(waiter)
             return
-        assert self.root is not None
-        self._start(key, _Read(target, self.root, now, [waiter]))
+        folder = folder or self.root
+        assert folder is not None
+        self._start(key, _Read(target, folder, self.root, now, [waiter]))
 
     def forget(self, key: str, waiter: Waiter) -> None:
         """Remove ``waiter``: it no longer waits."""
@@ -97,7 +104,7 @@ class PageStore:
         if self.resources.get(resource.key) is resource:
             self._drop(resource)
 
-    def start_over(self, root: Root | None) -> None:
+    def start_over(self, root: SiteFolder | None) -> None:
         """Drop all pages and serve ``root`` from now on."""
         self.root = root
         self.resources.clear()
@@ -110,7 +117,7 @@ class PageStore:
     def _start(self, key: str, read: _Read) -> None:
         self._reads[key] = read
         self.reads += 1
-        work = partial(load, read.root, read.target, self._index, self._file_max)
+        work = partial(load, read.root, read.target, self._index, self._file_max, key)
         future = asyncio.get_running_loop().run_in_executor(self._readers, work)
         future.add_done_callback(partial(self._loaded, key, read))
 
@@ -122,7 +129,7 @@ class PageStore:
             result = OSError("the server is stopping")
         except NotServed as missing:
             result = missing
-            if type(missing) is NotServed and read.root is self.root:
+            if type(missing) is NotServed and read.current_root is self.root:
                 if len(self._absent) >= ABSENT_MAX:
                     self._absent.clear()
                 self._absent[key] = read.began + self._fresh_s
@@ -135,12 +142,13 @@ class PageStore:
         if isinstance(result, Resource):
             # Fresh since the read began: the file may have changed while it was read.
             result.fresh_until = read.began + self._fresh_s
-            if read.root is self.root:
+            if read.current_root is self.root:
                 self._keep(result)
         del self._reads[key]
         if read.too_late:
-            assert self.root is not None
-            self._start(key, _Read(read.target, self.root, time.perf_counter(), read.too_late))
+            folder = self.root if read.root is read.current_root else read.root
+            assert folder is not None
+            self._start(key, _Read(read.target, folder, self.root, time.perf_counter(), read.too_late))
         loop = asyncio.get_running_loop()
         for waiter in read.waiters:
             loop.call_soon(waiter, result)  # separate calls: a waiter that fails does not affect the others

@@ -17,10 +17,10 @@ from qosweb.http.encodings import choose_encoding
 from qosweb.http.media import media_type
 from qosweb.http.preconditions import Validators
 from qosweb.http.targets import RequestTarget
-from qosweb.server.files.files import FileVersion, IsDirectory, NotServed, Root, RootGone, version_of
+from qosweb.server.files.files import FileVersion, FoundFile, IsDirectory, NotServed, RootGone, SiteFolder, version_of
 from qosweb.server.request.answers import NOSNIFF, FileSpan, Segment, serialise_head
 
-NEIGHBOURS = (("zstd", b".zst"), ("br", b".br"), ("gzip", b".gz"))
+NEIGHBOURS = (("zstd", ".zst"), ("br", ".br"), ("gzip", ".gz"))
 
 # A file written this recently may be written again without a change of its times (their resolution is coarse).
 UNSETTLED_S = 2.0
@@ -55,6 +55,7 @@ class Page:
     wire_line: bytes = b""  # the lines of the QoS class in `wire`
     log_part: str = ""  # of an access log line: from the path up to the class
     log_tail: str = ""  # of an access log line: after the class
+    folder_fields: tuple[tuple[str, str], ...] = ()  # see `SiteFolder.fields`
     size: int = field(init=False)
 
     def __post_init__(self) -> None:
@@ -132,58 +133,74 @@ class Moved:
     location: str
 
 
-def load(root: Root, target: RequestTarget, index: str, file_max: int) -> Resource | Moved:
-    """Load the resource of ``target``. Blocks on the disk.
+def load(
+    root: SiteFolder, target: RequestTarget, index: str, file_max: int, key: str | None = None
+) -> Resource | Moved:
+    """Load the resource of ``target``, which the store keeps under ``key`` (default: its path). Blocks on the disk.
 
     Raises NotServed, KeepsChanging, or OSError (RootGone among them).
     """
     segments = (*target.segments, index) if target.is_directory else target.segments
-    name = root.file_name(segments)
+    key = target.escaped_path if key is None else key
     now_s = time.time()
     try:
-        plain = _read_page(root, name, None, media_type(segments[-1]), file_max, now_s)
+        found = root.find(segments)
+        plain = _read_page(root, found, None, media_type(segments[-1]), file_max, now_s)
     except IsDirectory:
         if target.is_directory:
-            raise NotServed(name) from None
+            raise NotServed(target.path) from None
         return Moved(target.escaped_path + "/")
     except NotServed:
         if not root.is_there():  # a lost mount must not make every page a 404
-            raise RootGone(f"{root.path} is missing") from None
+            raise RootGone("the folder of the site is missing") from None
         raise
 
     encoded: dict[str, Page] = {}
-    watched: list[tuple[bytes, FileVersion | None]] = [(name, plain.identity)]
+    is_fixed = found.validators is not None
+    watched: list[tuple[bytes, FileVersion | None]] = [(found.name, plain.identity)]
     for coding, suffix in NEIGHBOURS:
-        neighbour_name = name + suffix
         try:
-            neighbour = _read_page(root, neighbour_name, coding, plain.media_type, file_max, now_s)
-        except (NotServed, KeepsChanging, OSError):
-            watched.append((neighbour_name, version_of(neighbour_name)))
+            neighbour_file = root.find(segments, suffix)
+        except (NotServed, OSError):
             continue
-        watched.append((neighbour_name, neighbour.identity))
-        if neighbour.identity.mtime_ns >= plain.identity.mtime_ns:  # an older variant was made from an older page
+        try:
+            neighbour = _read_page(root, neighbour_file, coding, plain.media_type, file_max, now_s)
+        except (NotServed, KeepsChanging, OSError):
+            watched.append((neighbour_file.name, version_of(neighbour_file.name)))
+            continue
+        watched.append((neighbour_file.name, neighbour.identity))
+        # an older variant was made from an older page
+        if is_fixed or neighbour.identity.mtime_ns >= plain.identity.mtime_ns:
             encoded[coding] = neighbour
 
     pages = (plain, *encoded.values())
     for page in pages:
+        page.folder_fields = root.fields
         page.head = _head(page, varies=bool(encoded))
+    if is_fixed:
+        return Resource(key, plain, encoded, (), settled=True)
     newest_s = max(max(identity.mtime_ns, identity.ctime_ns) for _, identity in watched if identity) / 1e9
-    return Resource(target.escaped_path, plain, encoded, tuple(watched), settled=now_s - newest_s > UNSETTLED_S)
+    return Resource(key, plain, encoded, tuple(watched), settled=now_s - newest_s > UNSETTLED_S)
 
 
-def _read_page(root: Root, name: bytes, encoding: str | None, kind: str, file_max: int, now_s: float) -> Page:
+def _read_page(
+    root: SiteFolder, found: FoundFile, encoding: str | None, kind: str, file_max: int, now_s: float
+) -> Page:
+    name, validators = found
     for attempt in range(READ_TRIES):
         if attempt:
             time.sleep(READ_AGAIN_AFTER_S)
         descriptor, identity = root.open(name)
         try:
-            if attempt < READ_TRIES - 1 and abs(time.time() - identity.ctime_ns / 1e9) < GRAIN_S:
+            is_new = abs(time.time() - identity.ctime_ns / 1e9) < GRAIN_S
+            if is_new and validators is None and attempt < READ_TRIES - 1:
                 continue  # the next version might have the same times
             if identity.size > file_max:
-                return Page(name, identity, encoding, kind, _validators_by_time(identity, encoding, now_s), None)
+                validators = validators or _validators_by_time(identity, encoding, now_s)
+                return Page(name, identity, encoding, kind, validators, None)
             body = _read_all(descriptor, identity.size)
             if body is not None and FileVersion.of(os.fstat(descriptor)) == identity:
-                validators = _validators_by_content(identity, encoding, body, now_s)
+                validators = validators or _validators_by_content(identity, encoding, body, now_s)
                 return Page(name, identity, encoding, kind, validators, body)
         finally:
             os.close(descriptor)
@@ -243,4 +260,4 @@ def validator_fields(page: Page, *, varies: bool) -> list[tuple[str, str]]:
     fields = [("ETag", page.validators.etag), ("Last-Modified", format_http_date(page.validators.modified_s))]
     if varies:
         fields.append(("Vary", "Accept-Encoding"))
-    return fields
+    return [*fields, *page.folder_fields]

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import errno
-import socket
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from qosweb.admission import AdmissionControl, Clock
@@ -14,11 +11,13 @@ from qosweb.engine.replicated.compiled_policy import CompiledPolicy
 from qosweb.errors import UsageError
 from qosweb.http.forwarded import TrustedNetworks
 from qosweb.http.request_heads import RequestHeads
-from qosweb.server.accesslog.file import LogFile
+from qosweb.releases.ledger import ReleaseLedger
 from qosweb.server.accesslog.recorder import AccessRecorder
 from qosweb.server.admin.browser_guard import host_name
+from qosweb.server.cluster.access_facts import AccessFacts
 from qosweb.server.cluster.block_service import BlockService
 from qosweb.server.cluster.clock_skew import ClockSkewMonitor
+from qosweb.server.cluster.live_figures import LiveFigures
 from qosweb.server.cluster.membership import POLICY_LEN_MAX, ClusterMembership
 from qosweb.server.cluster.proxied_nodes import ProxiedNodes
 from qosweb.server.cluster.upstream_votes import UpstreamVotes
@@ -36,24 +35,24 @@ from qosweb.server.files.page_store import PageStore
 from qosweb.server.pacing.send_pacer import SendPacer
 from qosweb.server.pacing.socket_buffers import limit_unsent
 from qosweb.server.process.console import log_message, place_of
+from qosweb.server.process.openings import BACKLOG, address_of, bind, default_name, open_log, open_root
 from qosweb.server.proxy.forward_head import ForwardHeads
 from qosweb.server.proxy.request_body import SMALL_BODIES_MAX, BodyLimits
 from qosweb.server.proxy.server import ServerDefaults
 from qosweb.server.proxy.upstream import StreamLimits, Upstreams
+from qosweb.server.releases.release_service import ReleaseService
 from qosweb.server.request.error_pages import ErrorPages
 from qosweb.server.request.stages import Site
 from qosweb.units import parse_address
 from qosweb.webqos.loader import load
 
 if TYPE_CHECKING:
-    from cluster.names import View
+    from cluster.names import ProcessId, View
     from qosweb.engine.replicated.effects import EntryRejected, Reported, UpstreamsReported
     from qosweb.server.proxy.server import UpstreamServer
     from qosweb.settings import ServeSettings
-    from qosweb.units import Address
     from qosweb.webqos import Specification
 
-BACKLOG = 2048
 SWEEP_EVERY_S = 0.5
 FLUSH_EVERY_S = 0.2
 LINKS_EVERY_S = 1.0  # period of scans for changed links
@@ -75,11 +74,11 @@ class Node:
 
     def __init__(self, settings: ServeSettings) -> None:
         self.settings = settings
-        self.name = settings.name or _host_name()
+        self.name = settings.name or default_name()
         self.clock = Clock()
         self.started_at = self.clock.wall(self.clock.read())
         self.store = PageStore(
-            _root(settings.root),
+            None if settings.site else open_root(settings.root),
             index=settings.index,
             memory_max=settings.cache_size,
             file_max=settings.cache_file_max,
@@ -89,7 +88,7 @@ class Node:
         if settings.tls_cert is not None and settings.tls_key is not None:
             self.tls = TlsFiles(settings.tls_cert, settings.tls_key)
         self._error_pages = ErrorPages(settings.error_pages)
-        self.log = _log_file(settings)
+        self.log = open_log(settings)
         self._loop = asyncio.get_running_loop()
         policy = self._read_policy()
         self._spec_text = None if policy is None else policy.text  # of the specification's file, as it was last read
@@ -124,6 +123,10 @@ class Node:
         )
         self.open_files = SharedPlaces(settings.max_open_files, settings.client_share)
         self.membership: ClusterMembership | None = None
+        self.releases: ReleaseService | None = None
+        if settings.site:
+            self.releases = self._release_service()
+            self.store.root = self.releases
         self.blocking = BlockService(self.name, is_member=settings.is_member, protected=self._protected)
         self.blocking.blocks.on_change = self._blocks_changed
         self._renews_blocked = False
@@ -152,6 +155,7 @@ class Node:
             ),
             small_bodies=SharedPlaces(SMALL_BODIES_MAX, settings.client_share),
             routes=self.upstreams.routes if settings.upstream else None,
+            releases=self.releases,
         )
         self.upstream_votes = UpstreamVotes(self._loop, self.upstreams.servers, self.admission, log_message)
         self._context = ConnectionContext(
@@ -176,6 +180,8 @@ class Node:
             TrustedNetworks(settings.trust_proxy),
             self._error_pages,
         )
+        self.live = LiveFigures(self, is_member=settings.is_member)
+        self._access_facts = None if self.live.reports is None else AccessFacts(self, self.live.reports)
         self.faults = 0
         self.primary_since = self.started_at
         self.primary: View | None = None
@@ -208,12 +214,17 @@ class Node:
             )
         await self._refresh_links()
         self.upstreams.start()
+        if self.releases is not None:
+            self.releases.start()
         self._chores = [
             asyncio.create_task(self._sweep(), name="sweep"),
             asyncio.create_task(self._flush(), name="flush"),
             asyncio.create_task(self._follow_links(), name="links"),
             asyncio.create_task(self._measure(), name="measure"),
+            asyncio.create_task(self.live.run(), name="live figures"),
         ]
+        if self._access_facts is not None:
+            self._chores.append(asyncio.create_task(self._access_facts.run(), name="access facts"))
         return Listening(f"{'http' if self.tls is None else 'https'}://{address}/", address)
 
     @property
@@ -227,7 +238,7 @@ class Node:
         would undo a change that was made on an admin port. Raises UsageError, and changes nothing, if one of them is
         invalid.
         """
-        root = _root(self.settings.root)  # a symbolic link may point to another release now
+        root = open_root(self.settings.root) if self.releases is None else self.releases  # a link may have changed
         policy = self._read_policy()
         has_changed = policy is not None and policy.text != self._spec_text
         is_new = has_changed and policy is not None and policy.text != self.admission.accounts.classifier.text
@@ -238,8 +249,7 @@ class Node:
             self.tls.reload()
         self._error_pages.replace(error_pages)
         self.store.start_over(root)
-        self._context.plain_heads.forget()
-        self._context.forward_heads.forget()
+        self._forget_heads()
         if self.settings.spec is None or policy is None:
             return "unchanged, as there is no --spec"
         if is_new:
@@ -291,10 +301,11 @@ class Node:
 
     def policy_changed(self, position: int, policy: CompiledPolicy) -> None:
         """A new policy is in force (`EngineListener`)."""
-        self._context.plain_heads.forget()
-        self._context.forward_heads.forget()
+        self._forget_heads()
         if self.membership is not None:
             self.membership.follow_policy()
+        if self._access_facts is not None:
+            self._access_facts.follow_policy()
         index = position if self.membership is not None and position >= 0 else None
         self.recorder.policy_changed(index)
         self.connections.renew_log_parts()
@@ -339,6 +350,45 @@ class Node:
             if host:
                 found[host] = "a node of the cluster"
         return found
+
+    # ---- releases
+
+    def _release_service(self) -> ReleaseService:
+        settings = self.settings
+        assert settings.data_dir is not None
+        try:
+            return ReleaseService(
+                settings.data_dir / "site",
+                self.name,
+                grace_s=settings.release_grace,
+                keep_count=settings.release_keep,
+                keep_s=settings.release_keep_age,
+                size_max=settings.site_max_size,
+                is_secure=self.tls is not None,
+                on_switch=self._forget_heads,
+                members=self._view_members if settings.is_member else None,
+            )
+        except OSError as error:
+            raise UsageError(f"--data-dir {settings.data_dir}: {error.strerror}") from None
+
+    def _ledger(self) -> ReleaseLedger:
+        """The node's replica of the ledger; a node that does not serve releases has one, too."""
+        return ReleaseLedger(self._view_members, _nothing) if self.releases is None else self.releases.ledger
+
+    def _view_members(self) -> tuple[ProcessId, ...]:
+        engine = self.admission.engine
+        view = None if engine is None else engine.replicated.view
+        return () if view is None else view.members
+
+    def _peer_urls(self) -> list[str]:
+        """Addresses of the other nodes."""
+        engine = self.admission.engine
+        assert engine is not None
+        return [pipe.url for pid, pipe in engine.replicated.pipes.items() if pid != engine.me and pipe.url]
+
+    def _forget_heads(self) -> None:
+        self._context.plain_heads.forget()
+        self._context.forward_heads.forget()
 
     # ---- cluster
 
@@ -395,8 +445,16 @@ class Node:
         if settings.is_member:
             policy = engine.machine.policy
             self.membership = await ClusterMembership.begin(
-                settings, self.name, driver, self.primary_changed, self.blocking.interim
+                settings,
+                self.name,
+                driver,
+                self.primary_changed,
+                self._ledger(),
+                self.blocking.interim,
+                self.live.reports,
             )
+            if self.releases is not None:
+                self.releases.join(self.membership, self.membership.replica.options.key, self._peer_urls)
             addresses = " ".join(self.membership.group.addresses)
             what = "founding" if settings.bootstrap else "joining"
             log_message(f"{what} a cluster; other nodes can join at {addresses} (--join)")
@@ -471,6 +529,8 @@ class Node:
         if self.membership is not None:
             await self.membership.close()
         self.upstreams.close()
+        if self.releases is not None:
+            self.releases.close()
         self.store.close()
         self.recorder.close(LOG_CLOSE_S)
 
@@ -486,7 +546,7 @@ class Node:
         return CompiledPolicy.of_model(specification.source.text, specification.require_model())
 
     async def _refresh_links(self) -> None:
-        if self.store.root is not None:
+        if isinstance(self.store.root, Root):
             await asyncio.to_thread(self.admission.accounts.classifier.refresh_links, self.store.root.path)
 
     async def _follow_links(self) -> None:
@@ -518,59 +578,5 @@ class Node:
             self.recorder.flush()
 
 
-def bind(address: Address, option: str) -> socket.socket:
-    """A listening socket. Raises UsageError, which names ``option``, if the address cannot be used."""
-    try:
-        family, kind, protocol, _, name = socket.getaddrinfo(
-            address.host, address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-        )[0]
-    except socket.gaierror:
-        raise UsageError(f"{option} {address}: no such host") from None
-    listener = socket.socket(family, kind, protocol)
-    try:
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.bind(name)
-        listener.listen(BACKLOG)
-        listener.setblocking(False)
-    except OSError as error:
-        listener.close()
-        hint = f"; choose another with {option} HOST:PORT" if error.errno == errno.EADDRINUSE else ""
-        raise UsageError(f"{option} {address}: {error.strerror}{hint}") from None
-    return listener
-
-
-def address_of(listener: socket.socket) -> str:
-    host, port = listener.getsockname()[:2]
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-
-
-def _root(path: Path | None) -> Root | None:
-    if path is None:
-        return None
-    try:
-        next(path.iterdir(), None)
-        return Root(path)
-    except FileNotFoundError:
-        raise UsageError(f"--root {path}: there is no such folder") from None
-    except NotADirectoryError:
-        raise UsageError(f"--root {path}: not a folder") from None
-    except OSError as error:
-        raise UsageError(f"--root {path}: {error.strerror}") from None
-
-
-def _log_file(settings: ServeSettings) -> LogFile | None:
-    if settings.access_log == "none":
-        return None
-    path = None if settings.access_log == "-" else Path(settings.access_log)
-    root = settings.root
-    if path is not None and root is not None and path.resolve().is_relative_to(root.resolve()):
-        raise UsageError(f"--access-log {path}: is below --root, so every client could read it; choose another folder")
-    try:
-        return LogFile(path, rotate_bytes=settings.access_log_rotate, keep=settings.access_log_keep)
-    except OSError as error:
-        raise UsageError(f"--access-log {settings.access_log}: {error.strerror}") from None
-
-
-def _host_name() -> str:
-    kept = "".join(c for c in socket.gethostname() if c.isascii() and (c.isalnum() or c in "-_."))
-    return kept[:64] or "node"
+def _nothing() -> None:
+    pass

@@ -16,7 +16,8 @@ from qosweb.server.admin.admin import Admin, Token
 from qosweb.server.connection.connections import LINGERING_MAX
 from qosweb.server.process import gc_tuning
 from qosweb.server.process.console import install_group_log_handler, log_message
-from qosweb.server.process.node import Node, address_of, bind
+from qosweb.server.process.node import Node
+from qosweb.server.process.openings import address_of, bind
 from qosweb.server.process.systemd import Notifier
 
 if TYPE_CHECKING:
@@ -130,7 +131,9 @@ def _allow_files(settings: ServeSettings, connections: Connections) -> None:
 
 
 def _content(settings: ServeSettings) -> str:
-    """What the node serves: its folder, or the servers behind it."""
+    """What the node serves: its folder, its releases, or the servers behind it."""
+    if settings.site:
+        return "releases of the site"
     return str(settings.root or ", ".join(one.url for one in settings.upstream))
 
 

@@ -130,8 +130,7 @@ class Relay:
         self._rid = b""
         self._held = b""  # the head of the response, until the first bytes of its body are there
         self._chunked = False
-        self._attempts = 0
-        self._sends = 0  # how often it was sent, at least in part
+        self._attempts = self._sends = 0  # sends: how often it was sent, at least in part
         self._over = False
 
     def start(self) -> None:
@@ -149,7 +148,7 @@ class Relay:
             server: UpstreamServer | None = context.upstreams.peer(self.place.origin)
         else:
             context.upstreams.budget.count_request(self._active_at)
-            server = route.pick(self._active_at, is_repeatable=self._may_repeat())
+            server = route.granted(exchange.permit, self._active_at, is_repeatable=self._may_repeat())
         assert server is not None
         if exchange.rid is None:
             exchange.rid = context.recorder.next_rid()
@@ -416,6 +415,7 @@ class Relay:
         if self._output is not None:
             self._output.put(head, part, ends=ends)
             if ends:
+                self.exchange.leave_server(self.status)
                 self._release(reusable=True)
             elif self._output.is_full and self._upstream is not None:
                 self._upstream.pause_reading()
@@ -580,9 +580,9 @@ class Relay:
 
     def _close(self, *, reusable: bool) -> None:
         self._over = True
-        output = self._output
-        if output is not None:
-            output.close()
+        self.exchange.leave_server(self.status if self.is_complete else 0)
+        if self._output is not None:
+            self._output.close()
         self._release(reusable=reusable)
 
     def _release(self, *, reusable: bool) -> None:

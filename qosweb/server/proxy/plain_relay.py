@@ -64,7 +64,7 @@ def begin(
     connection = server.take_idle(client.client)
     if connection is None:
         return None
-    hold = site.admission.hold(known.account)
+    hold = site.admission.hold(known.account, page.route.pool, server.name)
     if hold is None:
         server.give_back(connection, client.client)
         return None

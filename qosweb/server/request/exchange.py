@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from qosweb.server.files.page_store import Failure
     from qosweb.server.files.pages import Page, Resource
     from qosweb.server.proxy.request_body import RequestBody
+    from qosweb.server.releases.release_tree import SiteView
     from qosweb.server.request.ignored_body import IgnoredBody
 
 
@@ -48,7 +49,10 @@ class Exchange:
     is_from_node: bool = False  # another node of the cluster forwards it, as its ticket proves
     host: str = ""
     target: RequestTarget | None = None
-    key: str = ""  # the escaped path of the target: the key of its page in the store
+    key: str = ""  # the escaped path of the target
+    release: SiteView | None = None  # of the site, if the cluster stores it
+    has_waited_for_release: bool = False  # as its client has seen a newer one than this node
+    is_internal: bool = False  # of another node of the cluster, for its own use: not logged
     resource: Resource | None = None
     failure: Failure | None = None  # why there is no resource
     page: Page | None = None
@@ -82,9 +86,19 @@ class Exchange:
 
     # ---- RequestFacts
 
+    def leave_server(self, status: int) -> None:
+        """The upstream server is done: its slot is free while the client reads. `status` 0: there was no response."""
+        if self.permit is not None:
+            self.permit.leave_server(failed=not 0 < status < 500)
+
     @property
     def method(self) -> str:
         return self.head.method
+
+    @property
+    def page_key(self) -> str:
+        """The key of its page in the store."""
+        return self.key if self.release is None else self.release.key_prefix + self.key
 
     @property
     def path(self) -> str | None:

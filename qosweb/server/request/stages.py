@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from qosweb.server.connection.client_share import SharedPlaces
     from qosweb.server.proxy.request_body import BodyLimits
     from qosweb.server.proxy.routes import Routes
+    from qosweb.server.request.release_stages import SiteReleases
 
 ALLOW = ("Allow", "GET, HEAD, OPTIONS")
 RANGES_MAX = 16
@@ -63,6 +64,7 @@ class Site:
     body_limits: BodyLimits
     small_bodies: SharedPlaces  # request bodies in memory
     routes: Routes | None  # to the servers for requests that are not for a file here
+    releases: SiteReleases | None = None  # if the cluster stores the site
 
     def account_of(self, exchange: Exchange) -> ClassAccount:
         """The account of the request's class. Classifies the request if that has not happened yet."""
@@ -162,8 +164,11 @@ def refuse_blocked(exchange: Exchange, site: Site) -> Step:
 
 
 def look_up_file(exchange: Exchange, site: Site) -> Step:
-    """Look up the file if the policy has conditions on it. Otherwise it is looked up only after admission."""
-    return _look_up(exchange, site) if site.admission.needs_file else None
+    """Look up the file if the policy has conditions on it, or if an upstream server responds otherwise.
+
+    In all other cases it is looked up only after admission.
+    """
+    return _look_up(exchange, site) if site.admission.needs_file or site.routes is not None else None
 
 
 def classify(exchange: Exchange, site: Site) -> Step:
@@ -171,7 +176,7 @@ def classify(exchange: Exchange, site: Site) -> Step:
     site.account_of(exchange)
     resource = exchange.resource
     if resource is None and _may_be_file(exchange, site):
-        resource = site.store.resources.get(exchange.key)  # perhaps stale: it serves as an estimate
+        resource = site.store.resources.get(exchange.page_key)  # perhaps stale: it serves as an estimate
     if exchange.is_head:
         exchange.expected_size = 0
     elif resource is not None:
@@ -188,7 +193,8 @@ def admit(exchange: Exchange, site: Site) -> Step:
     decided = exchange.decided
     if decided is None:
         account, size = site.account_of(exchange), exchange.expected_size
-        entered = site.admission.enter(exchange, account, exchange.on_decided, size=size)
+        servers = _upstream_servers(exchange, site)
+        entered = site.admission.enter(exchange, account, exchange.on_decided, size=size, servers=servers)
         exchange.account, exchange.rid = entered.account, entered.rid
         if isinstance(entered, Wait):
             exchange.wait, exchange.forget = entered, entered.cancel
@@ -205,6 +211,16 @@ def admit(exchange: Exchange, site: Site) -> Step:
         exchange.reason = decided.reason
         return _explain_denial(decided.status, decided.text, decided.fields)
     return explain(decided.status, decided.text, decided.fields)
+
+
+def _upstream_servers(exchange: Exchange, site: Site) -> tuple[tuple[str, bool], ...] | None:
+    """The servers for a request that is not for a file."""
+    if site.routes is None or exchange.resource is not None or exchange.target is None:
+        return None
+    if exchange.failure is not None and not isinstance(exchange.failure, NotServed):
+        return None  # this node answers
+    route = site.routes.find(exchange.host, exchange.target.path)
+    return None if route is None else route.pool
 
 
 def find_page(exchange: Exchange, site: Site) -> Step:
@@ -312,7 +328,7 @@ def _look_up(exchange: Exchange, site: Site) -> Waiting | None:
         return None
     target = exchange.target
     assert target is not None
-    key = exchange.key
+    key = exchange.page_key
     resource = site.store.current(key, exchange.started)
     if resource is not None:
         resource.recently_used = True
@@ -332,7 +348,7 @@ def _look_up(exchange: Exchange, site: Site) -> Waiting | None:
         exchange.resume(exchange)
 
     exchange.forget = lambda: site.store.forget(key, loaded)
-    site.store.fetch(target, loaded)
+    site.store.fetch(target, loaded, key, exchange.release)
     return WAITING
 
 

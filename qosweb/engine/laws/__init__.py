@@ -1,0 +1,1 @@
+"""Control laws: pure functions of observations that find the capacity of a resource."""

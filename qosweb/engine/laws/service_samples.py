@@ -1,0 +1,115 @@
+"""Service times of requests at one server, summed up by a gateway for the law that sets the server's limit.
+
+A request carries a tag from its start to its end: the decision (epoch) in force when it started, and how many were in
+service then. Requests that did not fill the last free slot have epoch `UNLIMITED`: they say nothing about the limit.
+A batch has one row of sums per epoch and class. Sums are integers, because batches travel in ordered entries.
+
+A time above `CAP` times the usual time of its class counts as the cap: tails and hangs must not decide a comparison
+of means, and a request that has not ended by then can be counted without waiting for it. Failed requests have no
+time.
+Neighbours: `knee` absorbs batches.
+"""
+
+from __future__ import annotations
+
+from math import log
+
+import msgspec
+
+UNLIMITED = 0
+CAP = 4.0
+LN_CAP = log(CAP)
+MEAN_OVER = 50  # ends: the window of the running means
+DEVIATION_MAX = 4.0  # squared, of ln R: one outlier does not make a class noisy
+MICRO = 1_000_000
+SECONDS_MIN = 1e-6
+
+Tag = tuple[int, int]  # epoch, in service
+
+
+class SampleRow(msgspec.Struct, array_like=True):
+    """Sums over requests of one class that started in one epoch. `ln`, `squares` and `ln_in_service` are millionths."""
+
+    epoch: int
+    number: int  # of the class
+    started: int = 0
+    ended: int = 0
+    failed: int = 0
+    ln: int = 0  # sum of ln R, R in seconds, capped
+    squares: int = 0  # sum of squared deviations of ln R from its running mean
+    us: int = 0  # sum of R
+    inverse: int = 0  # sum of 1/R, per second
+    ln_in_service: int = 0  # sum of ln of the number in service
+
+
+SampleBatch = tuple[SampleRow, ...]
+
+
+class _Sums:
+    __slots__ = ("ended", "failed", "inverse", "ln", "ln_in_service", "seconds", "squares", "started")
+
+    def __init__(self) -> None:
+        self.started = self.ended = self.failed = 0
+        self.ln = self.squares = self.seconds = self.inverse = self.ln_in_service = 0.0
+
+
+class Sampler:
+    """Collects the samples of one gateway at one server."""
+
+    __slots__ = ("_sums", "_usual", "epoch")
+
+    def __init__(self) -> None:
+        self.epoch = 1  # of the decision in force here
+        self._sums: dict[tuple[int, int], _Sums] = {}
+        self._usual: dict[int, float] = {}  # class: running mean of ln R
+
+    def start(self, number: int, in_service: int, limited: bool) -> Tag:
+        """A request starts; `in_service` includes it, `limited` says that it fills the last free slot."""
+        if not limited:
+            return (UNLIMITED, in_service)
+        epoch = self.epoch
+        self._of(epoch, number).started += 1
+        return (epoch, in_service)
+
+    def end(self, number: int, seconds: float, tag: Tag) -> None:
+        sums = self._of(tag[0], number)
+        seconds = max(seconds, SECONDS_MIN)
+        ln = log(seconds)
+        usual = self._usual.get(number, ln)
+        off = ln - usual
+        self._usual[number] = usual = usual + off / MEAN_OVER
+        sums.ended += 1
+        sums.ln += min(ln, usual + LN_CAP)
+        sums.squares += min(off * off, DEVIATION_MAX)
+        sums.seconds += seconds
+        sums.inverse += 1 / seconds
+        sums.ln_in_service += log(tag[1])
+
+    def fail(self, number: int, tag: Tag) -> None:
+        """A request ended by an error or a time-out, or its client left."""
+        self._of(tag[0], number).failed += 1
+
+    def take(self) -> SampleBatch:
+        """The sums since the last call."""
+        if not self._sums:
+            return ()
+        sums, self._sums = self._sums, {}
+        return tuple(
+            SampleRow(
+                epoch, number, one.started, one.ended, one.failed, round(one.ln * MICRO), round(one.squares * MICRO),
+                round(one.seconds * MICRO), round(one.inverse), round(one.ln_in_service * MICRO),
+            )
+            for (epoch, number), one in sums.items()
+        )  # fmt: skip
+
+    def forget_classes(self) -> None:
+        """The policy changed, and with it the numbers of the classes."""
+        self._sums.clear()
+        self._usual.clear()
+
+    def _of(self, epoch: int, number: int) -> _Sums:
+        key = (epoch, number)
+        found = self._sums.get(key)
+        if found is None:
+            found = self._sums[key] = _Sums()
+        return found

@@ -1,0 +1,147 @@
+"""Blob store: file contents by their digest, in a folder. Content is written once, verified, and never changed.
+
+    blobs/ab/cd...       complete content, named by its SHA-256
+    incoming/DIGEST      content that is being received; an interrupted upload continues at its end
+    ledger               the ledger of a node without a cluster
+
+Complete content is on disk before it gets its name, so a crash leaves no file with wrong content. All methods block on
+the disk: call them in a thread.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+import time
+from contextlib import suppress
+from hashlib import sha256
+from typing import TYPE_CHECKING
+
+from qosweb.releases.manifest import MANIFEST_LEN_MAX, BadManifest, Manifest, decode_manifest, digest_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+
+PIECE = 1 << 20
+SPARE_BYTES = 64 << 20  # that stay free on the disk
+UNUSED_S = 900.0  # content that no release refers to stays this long: it may belong to an upload in progress
+
+
+class WrongContent(Exception):
+    """The content does not have the digest of its name."""
+
+
+class BlobStore:
+    """The blobs of one node."""
+
+    def __init__(self, folder: Path) -> None:
+        """Raises OSError."""
+        self.folder = folder
+        self._blobs = folder / "blobs"
+        self._incoming = folder / "incoming"
+        for one in (self._blobs, self._incoming):
+            one.mkdir(parents=True, exist_ok=True)
+
+    def path_of(self, digest: str) -> Path:
+        return self._blobs / digest[:2] / digest[2:]
+
+    def has(self, digest: str) -> bool:
+        return self.path_of(digest).is_file()
+
+    def missing(self, digests: Iterable[str]) -> list[str]:
+        """Those of `digests` that are not here, each once."""
+        return [one for one in dict.fromkeys(digests) if not self.has(one)]
+
+    def received(self, digest: str) -> int:
+        """How many bytes of a blob have been received; its size once it is complete."""
+        for path in (self.path_of(digest), self._incoming / digest):
+            with suppress(FileNotFoundError):
+                return path.stat().st_size
+        return 0
+
+    def receive(self, digest: str, offset: int, data: bytes) -> None:
+        """Add received bytes. Raises ValueError if `offset` is not the end of what was received; OSError."""
+        with (self._incoming / digest).open("ab") as file:
+            end = file.tell()
+            if offset != end:
+                raise ValueError(
+                    f"{end} bytes have been received, so the next ones have the offset {end}, not {offset}"
+                )
+            file.write(data)
+
+    def discard(self, digest: str) -> None:
+        """Forget what was received of a blob."""
+        (self._incoming / digest).unlink(missing_ok=True)
+
+    def complete(self, digest: str, mtime_s: int | None = None) -> None:
+        """All bytes were received: verify them. Raises WrongContent, and then forgets them; OSError."""
+        incoming = self._incoming / digest
+        found = sha256()
+        with incoming.open("rb") as file:
+            while piece := file.read(PIECE):
+                found.update(piece)
+            os.fsync(file.fileno())
+        if found.hexdigest() != digest:
+            incoming.unlink()
+            raise WrongContent(f"the content has the digest {found.hexdigest()}, not {digest}")
+        if mtime_s is not None:
+            os.utime(incoming, (mtime_s, mtime_s))
+        path = self.path_of(digest)
+        path.parent.mkdir(exist_ok=True)
+        incoming.chmod(0o444)
+        incoming.replace(path)
+
+    def put(self, data: bytes) -> str:
+        """Store content. Returns its digest."""
+        digest = digest_of(data)
+        if not self.has(digest):
+            self.discard(digest)
+            self.receive(digest, 0, data)
+            self.complete(digest)
+        return digest
+
+    def read_manifest(self, digest: str) -> Manifest:
+        """Raises FileNotFoundError, BadManifest."""
+        path = self.path_of(digest)
+        if path.stat().st_size > MANIFEST_LEN_MAX:
+            raise BadManifest(f"the manifest has more than {MANIFEST_LEN_MAX:,} bytes")
+        return decode_manifest(path.read_bytes())
+
+    def check_space(self, size: int) -> None:
+        """Raises OSError (ENOSPC) if the disk has no room for `size` more bytes."""
+        free = shutil.disk_usage(self.folder).free
+        if size and size + SPARE_BYTES > free:
+            text = f"the disk has {free:,} bytes free; the release needs {size:,} more, and {SPARE_BYTES:,} stay free"
+            raise OSError(errno.ENOSPC, text)
+
+    def collect(self, used: set[str], now_s: float | None = None) -> int:
+        """Delete the blobs that are not in `used`, unless they are recent. Returns how many."""
+        before_s = (time.time() if now_s is None else now_s) - UNUSED_S
+        count = 0
+        for folder in [*self._blobs.iterdir(), self._incoming]:
+            for path in list(folder.iterdir()) if folder.is_dir() else ():
+                digest = path.name if folder == self._incoming else folder.name + path.name
+                with suppress(FileNotFoundError):
+                    if digest not in used and path.stat().st_ctime < before_s:
+                        path.unlink()
+                        count += 1
+        return count
+
+    # ---- the ledger of a node without a cluster
+
+    def read_ledger(self) -> bytes:
+        try:
+            return (self.folder / "ledger").read_bytes()
+        except FileNotFoundError:
+            return b""
+
+    def write_ledger(self, state: bytes) -> None:
+        path = self.folder / "ledger"
+        part = path.with_suffix(".part")
+        with part.open("wb") as file:
+            file.write(state)
+            file.flush()
+            os.fsync(file.fileno())
+        part.replace(path)

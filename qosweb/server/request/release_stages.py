@@ -1,0 +1,80 @@
+"""Pipeline stages of a site that the cluster stores: the release that a client gets, and files for other nodes."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Protocol
+
+from qosweb.server.releases.released_site import Behind
+from qosweb.server.request.answers import Answer, explain
+from qosweb.server.request.exchange import WAITING, Exchange, Waiting
+
+if TYPE_CHECKING:
+    from qosweb.server.releases.released_site import ReleasedSite
+    from qosweb.server.request.stages import Site
+
+BLOB_PATH = "/.qosweb/blobs/"  # hidden, so that no page has such a path
+WAIT_S = 2.0  # for a release that the client has seen elsewhere
+
+
+class SiteReleases(Protocol):
+    """What the stages need of the node's release service."""
+
+    site: ReleasedSite
+
+    @property
+    def is_cut_off(self) -> bool:
+        """Whether this node is outside the primary view of its cluster, and may lack newer releases."""
+
+    def blob_answer(self, exchange: Exchange, digest: str) -> Answer:
+        """Respond to another node of the cluster that asks for a file of a release."""
+
+
+def send_blob(exchange: Exchange, site: Site) -> Answer | None:
+    """Send a file of a release to another node of the cluster."""
+    if site.releases is None or not exchange.head.target.startswith(BLOB_PATH):
+        return None
+    exchange.is_internal = True
+    return site.releases.blob_answer(exchange, exchange.head.target.removeprefix(BLOB_PATH))
+
+
+def choose_release(exchange: Exchange, site: Site) -> Answer | Waiting | None:
+    """Choose the release of the site that the client gets. A client that has seen a newer one than this node waits."""
+    releases = site.releases
+    if releases is None:
+        return None
+    has_waited = exchange.has_waited_for_release
+    if has_waited and releases.is_cut_off:
+        chosen = releases.site.choose(exchange.head.value, exchange.key)
+        if isinstance(chosen, Behind):
+            text = "This node is cut off from its cluster, and this client has seen a newer release of the site."
+            return explain(503, text, [("Retry-After", "1")])
+    else:
+        chosen = releases.site.choose(exchange.head.value, exchange.key, must_decide=has_waited)
+    if isinstance(chosen, Behind):
+        return _wait(exchange, releases.site)
+    exchange.release = chosen
+    return None
+
+
+def _wait(exchange: Exchange, site: ReleasedSite) -> Waiting:
+    """Wait for another release; for WAIT_S at most."""
+
+    def over() -> None:
+        forget()
+        exchange.resume(exchange)
+
+    def too_late() -> None:
+        exchange.has_waited_for_release = True
+        over()
+
+    def forget() -> None:
+        exchange.forget = None
+        timer.cancel()
+        site.forget(over)
+
+    timer = asyncio.get_running_loop().call_later(WAIT_S, too_late)
+    exchange.forget = forget
+    exchange.was_delayed = True
+    site.wait(over)
+    return WAITING

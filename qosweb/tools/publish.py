@@ -1,0 +1,152 @@
+"""``qosweb publish DIR``: uploads what is new in a folder, and makes the folder the current release of the site.
+
+Neighbours: `admin_client`. Server: `qosweb.server.admin.release_routes`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import stat
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from hashlib import file_digest
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from qosweb.errors import UsageError
+from qosweb.releases.manifest import (
+    FILES_MAX,
+    Manifest,
+    ManifestFile,
+    check_path,
+    encode_manifest,
+    make_manifest,
+)
+from qosweb.terminal_text import escape_controls
+from qosweb.tools.admin_client import AdminClient, RequestRefused
+from qosweb.tools.blocks import operator_name
+from qosweb.units import pluralize
+
+if TYPE_CHECKING:
+    import argparse
+
+UPLOADERS = 4
+READERS = 4
+
+
+def publish(arguments: argparse.Namespace) -> int:
+    """Return 0 if the release is current, 1 if the cluster refused it. Raises UsageError."""
+    folder = Path(arguments.folder)
+    manifest, files = scan(folder)
+    try:
+        done = asyncio.run(_publish(arguments, manifest, files))
+    except RequestRefused as refusal:
+        if refusal.status not in (409, 507):
+            raise
+        print(f"qosweb: not published: {escape_controls(refusal.text.strip())}", file=sys.stderr)
+        return 1
+    if arguments.json:
+        print(json.dumps(done, indent=2))
+    elif arguments.dry_run:
+        print(f"{_changes(done)}; {pluralize(len(done['missing']), 'file')} to upload ({done['bytes'] / 1e6:.1f} MB)")
+    elif done.get("unchanged"):
+        print(f"release {done['current']} has the same files: nothing to publish")
+    else:
+        nodes = ", ".join(done["nodes"]) or "this node"
+        print(f"release {done['number']} is current at {nodes}: {_changes(done)}, {done['uploaded']} uploaded")
+    return 0
+
+
+def scan(folder: Path) -> tuple[Manifest, dict[str, Path]]:
+    """The manifest of a folder, and a file for each digest. Hidden files are left out. Raises UsageError."""
+    if not folder.is_dir():
+        raise UsageError(f"{folder}: {'not a folder' if folder.exists() else 'there is no such folder'}")
+    found: list[tuple[str, Path, os.stat_result]] = []
+    for where, folders, names in os.walk(folder):
+        inside = Path(where).relative_to(folder)
+        folders[:] = sorted(
+            one for one in folders if not one.startswith(".") or (one, inside) == (".well-known", Path())
+        )
+        for one in folders:
+            if (Path(where) / one).is_symlink():
+                raise UsageError(f"{Path(where) / one}: a link to a folder; publish needs the folder itself")
+        for name in names:
+            if name.startswith("."):
+                continue
+            path, relative = Path(where) / name, (inside / name).as_posix()
+            try:
+                status = path.stat()
+            except OSError as error:
+                raise UsageError(f"{path}: {error.strerror}") from None
+            if not stat.S_ISREG(status.st_mode):
+                raise UsageError(f"{path}: not a regular file")
+            if why := check_path(relative):
+                raise UsageError(f"{path}: the path {why}")
+            found.append((relative, path, status))
+            if len(found) > FILES_MAX:
+                raise UsageError(f"{folder}: more than {FILES_MAX:,} files")
+    with ThreadPoolExecutor(READERS) as readers:
+        digests = list(readers.map(_digest, [path for _, path, _ in found]))
+    files = {digest: path for digest, (_, path, _) in zip(digests, found, strict=True)}
+    manifest = make_manifest(
+        ManifestFile(relative, digest, status.st_size, int(status.st_mtime))
+        for digest, (relative, _, status) in zip(digests, found, strict=True)
+    )
+    return manifest, files
+
+
+def _digest(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            return file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        raise UsageError(f"{path}: {error.strerror}") from None
+
+
+async def _publish(arguments: argparse.Namespace, manifest: Manifest, files: dict[str, Path]) -> dict[str, Any]:
+    data = encode_manifest(manifest)
+    async with AdminClient(arguments.admin, arguments.token_file) as client:
+        plan = await client.plan_release(data)
+        missing = [one for one in plan["missing"] if one in files]
+        size_of = {one.digest: one.size for one in manifest.files}
+        plan["bytes"] = sum(size_of[one] for one in missing)
+        if arguments.dry_run:
+            return plan
+        if plan["current"] is not None and not (plan["added"] or plan["changed"] or plan["removed"]):
+            return {**plan, "unchanged": True}
+        await _upload(client, missing, files, quiet=arguments.json)
+        done = await client.publish_release(data, arguments.message, operator_name(), force=arguments.force)
+        changes = {name: plan[name] for name in ("added", "changed", "removed")}
+        return {**done, **changes, "uploaded": len(missing)}
+
+
+async def _upload(client: AdminClient, missing: list[str], files: dict[str, Path], *, quiet: bool) -> None:
+    """Upload the missing files, some at a time, each from where an earlier upload ended."""
+    left, done = list(reversed(missing)), 0
+    shows = not quiet and sys.stderr.isatty()
+
+    async def work() -> None:
+        nonlocal done
+        while left:
+            digest = left.pop()
+            try:
+                await client.upload_blob(digest, files[digest])
+            except RequestRefused as refusal:
+                if refusal.status == 422:
+                    raise UsageError(f"{files[digest]} has changed while it was uploaded; publish again") from None
+                raise
+            done += 1
+            if shows:
+                print(f"\r{done} of {len(missing)} files uploaded", end="", file=sys.stderr, flush=True)
+
+    async with asyncio.TaskGroup() as group:
+        for _ in range(min(UPLOADERS, len(missing))):
+            group.create_task(work())
+    if shows and missing:
+        print(file=sys.stderr)
+
+
+def _changes(done: dict[str, Any]) -> str:
+    return f"{done['added']} added, {done['changed']} changed, {done['removed']} removed"
