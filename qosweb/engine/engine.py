@@ -17,6 +17,7 @@ from cluster.names import make_view
 from qosweb.engine.local.batch_timing import SUPPLIED_MS, can_wait
 from qosweb.engine.local.local_queue import LocalQueue
 from qosweb.engine.local.outbox import BatchOutbox
+from qosweb.engine.local.server_laws import ServerLaws
 from qosweb.engine.local.slot_queue import SlotQueue
 from qosweb.engine.replicated import entries
 from qosweb.engine.replicated.classes import ClassNumbers
@@ -28,6 +29,7 @@ from qosweb.engine.replicated.effects import (
     PolicyChanged,
     Reported,
     RestatementNeeded,
+    Sampled,
     SlotGranted,
     UpstreamsReported,
     Viewed,
@@ -83,6 +85,8 @@ class Engine:
         numbers = life << NUMBERS_BITS
         self.local_queue = LocalQueue(me, self.replicated, self.outbox, numbers)
         self.slot_queues: dict[tuple[tuple[str, bool], ...], SlotQueue] = {}  # by name and scope of the servers
+        self._laws = ServerLaws()
+        self._limits: dict[str, tuple[str, int, int, int]] = {}  # decisions for the next batch, by server
         self.in_flight: NodeBatch | None = None
         self._is_member = is_member
         self._offset_ms = 0  # cluster time minus the node's time
@@ -135,6 +139,7 @@ class Engine:
         self.in_flight = None  # its outcome no longer matters
         self.solo = QosStateMachine(self.me, self._policy, self._of_solo)
         self.solo.time_ms = self.replicated.time_ms
+        self.solo.servers.limits_at_first = self.replicated.servers.parts()
         self._solo_offset_ms = self.solo.time_ms - self.now_ms
         if self._is_member:
             self.outbox.policy = None  # it is for the cluster only
@@ -161,6 +166,8 @@ class Engine:
 
     def _use(self, machine: QosStateMachine) -> None:
         self.local_queue.machine = machine
+        self._laws.machine_changed()
+        self._limits.clear()
         if machine is self.replicated:
             self._catch_up(machine.time_ms)
         self._refresh()
@@ -214,7 +221,7 @@ class Engine:
     def _is_due(self) -> bool:
         """A request waits for the content of the next batch."""
         outbox = self.outbox
-        if outbox.is_awaited or (outbox.frees and self.machine.scheduler.waiting()):
+        if self._limits or outbox.is_awaited or (outbox.frees and self.machine.scheduler.waiting()):
             return True
         return any(
             queue.outbox.is_awaited or (queue.outbox.frees and queue.pool.scheduler.waiting())
@@ -224,13 +231,17 @@ class Engine:
     @property
     def is_silent(self) -> bool:
         """There is nothing to send."""
-        return self.outbox.is_empty and all(queue.outbox.is_empty for queue in self.slot_queues.values())
+        return (
+            self.outbox.is_empty
+            and not self._limits
+            and all(queue.outbox.is_empty for queue in self.slot_queues.values())
+        )
 
     @property
     def _can_wait(self) -> bool:
         if self.solo is not None or self.now_ms >= self._sent_at_ms + SUPPLIED_MS:
             return False
-        if any(not queue.outbox.is_empty for queue in self.slot_queues.values()):
+        if self._limits or any(not queue.outbox.is_empty for queue in self.slot_queues.values()):
             return False
         return can_wait(self.replicated, self.local_queue, self.outbox)
 
@@ -243,6 +254,7 @@ class Engine:
     def next_call_ms(self) -> int | None:
         """The latest time for the next call of `flush` and `tick`, by the node's clock."""
         wakes = [queue.next_deadline_ms() for queue in self.queues]
+        wakes.append(self._laws.next_ms(self.machine))
         if self.in_flight is None and not self.is_silent:
             wait_ms = SUPPLIED_MS if self._may_send and self._is_due else QUIET_MS
             wakes.append(max(self._sent_at_ms, self._refused_ms) + wait_ms)
@@ -253,6 +265,8 @@ class Engine:
     def tick(self, now_ms: int) -> None:
         for queue in self.queues:
             queue.tick(now_ms)
+        for decision in self._laws.tick(self.machine, now_ms, in_minority=self.local_queue.in_minority):
+            self._limits[decision[0]] = decision
 
     def flush(self, now_ms: int) -> bytes | None:
         """Return the batch to broadcast now, if any; the caller reports its end by `ended`. Alone, apply it at once."""
@@ -266,6 +280,8 @@ class Engine:
         self._sent_at_ms = now_ms
         restated = self.local_queue.make_restatement() if self.outbox.restates else None
         batch = self.outbox.take(self.time_ms, self.machine.generation, restated)
+        batch.limits = list(self._limits.values())
+        self._limits.clear()
         for queue in self.slot_queues.values():
             if restated is not None:
                 batch.pools.append(queue.restatement())
@@ -362,6 +378,10 @@ class Engine:
             if self.solo is None:
                 self._granted_slot(effect)
             return
+        if type(effect) is Sampled:
+            if self.solo is None:
+                self._laws.absorb(self.replicated, effect.server, effect.rows)
+            return
         match effect:
             case PolicyChanged(position, _) if self.solo is not None:
                 self.solo.change_policy(position, self.replicated.policy)
@@ -394,6 +414,9 @@ class Engine:
                 pass
             case SlotGranted():
                 self._granted_slot(effect)
+            case Sampled(server, rows):
+                assert self.solo is not None
+                self._laws.absorb(self.solo, server, rows)
             case _:
                 self._handle(effect)
 
@@ -415,4 +438,5 @@ class Engine:
         numbers = [now.get(name, policy.default) for name in before]
         for queue in self.queues:
             queue.policy_changed(numbers)
+        self._laws.policy_changed()
         self.listener.policy_changed(position, policy)

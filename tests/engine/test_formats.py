@@ -8,6 +8,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from cluster.names import ProcessId, make_view
+from qosweb.engine.laws.service_samples import SampleRow
 from qosweb.engine.local.request_ids import RequestId
 from qosweb.engine.local.tickets import Ticket, TicketOffice, TicketVerdict
 from qosweb.engine.replicated import entries, snapshot
@@ -36,6 +37,7 @@ POOL = PoolBatch(
     denied=[(1, 23_000)],
     cancelled=[10],
     finished=[(7, 24_000)],
+    samples=[("app", (SampleRow(3, 1, 4, 5, 6, 7, 8, 9, 10, 11),))],
 )
 BATCH = NodeBatch(
     at_ms=70_000,

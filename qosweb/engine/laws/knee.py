@@ -117,16 +117,21 @@ class Knee:
         "on_trial", "phase_min_s",
     )  # fmt: skip
 
-    def __init__(self, limit_max: int = LIMIT_MAX, delay_s: float = 0.0) -> None:
-        """`limit_max` is a bound by hand; `delay_s` is how long a decision takes to reach all gateways."""
+    def __init__(self, limit_max: int = LIMIT_MAX, delay_s: float = 0.0, level: int = 0) -> None:
+        """`limit_max` is a bound by hand; `delay_s` is how long a decision takes to reach all gateways.
+
+        `level` is the level that another member had found, if this one takes over.
+        """
         self.limit_max = limit_max
         self.delay_s = delay_s
         self.phase_min_s = max(PHASE_MIN_S, 3 * delay_s)
-        self.level = min(limit_max, LIMIT_AT_FIRST)
+        self.level = min(limit_max, level or LIMIT_AT_FIRST)
         self.epoch = 0
         self.on_trial = False  # limit 1 until a request succeeds
         self._dip_to = max(1, self.level // 2)
         self._posterior = KneePosterior(LIMIT_MAX, self.level)
+        if level:
+            self._posterior.begin_at(self.level)
         self._times = ServiceTimes()
         self._guard = BypassGuard(self.level)
         self._outcomes: deque[bool] = deque(maxlen=OUTCOMES)  # True: failed
@@ -161,6 +166,8 @@ class Knee:
 
     def tick(self, now_s: float, in_service: int) -> LimitDecision | None:
         """Every 10 ms or so while requests are in service. Returns a decision if it changed."""
+        if not self._now_s:  # the first time
+            self._current.opened_s = self._updated_s = now_s
         self._now_s = now_s
         if not self.on_trial and self.limit_max > 1:
             self._step_phase(in_service)

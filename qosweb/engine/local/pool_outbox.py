@@ -13,6 +13,7 @@ from qosweb.engine.replicated.pool_batch import PoolBatch
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from qosweb.engine.laws.service_samples import Sampler
     from qosweb.engine.local.outbox import BatchOutbox
     from qosweb.engine.replicated.classes import ClassNumbers, Totals
     from qosweb.engine.replicated.servers import PoolKey
@@ -23,7 +24,7 @@ Running = tuple[int, int, int, str]  # number, class, cost, server
 class PoolOutbox:
     """Contents of the next batch for one pool."""
 
-    __slots__ = ("_cancelled", "_denied", "_finished", "_node", "_served", "_started", "_submitted")
+    __slots__ = ("_cancelled", "_denied", "_finished", "_node", "_served", "_started", "_submitted", "samplers")
 
     def __init__(self, node: BatchOutbox) -> None:
         self._node = node
@@ -33,6 +34,7 @@ class PoolOutbox:
         self._denied: list[tuple[int, int]] = []
         self._cancelled: list[int] = []
         self._finished: list[tuple[int, int]] = []
+        self.samplers: dict[str, Sampler] = {}  # of service times, by server
 
     # ---- events
 
@@ -99,6 +101,7 @@ class PoolOutbox:
             self._denied[:LIST_MAX], self._cancelled[:LIST_MAX],
             self._finished[:LIST_MAX],
         )  # fmt: skip
+        batch.samples = [(name, rows) for name, one in self.samplers.items() if (rows := one.take())]
         self._served = {}
         for number, *_ in started:
             del self._started[number]

@@ -13,10 +13,12 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
+from qosweb.engine.laws.service_samples import Sampler
 from qosweb.engine.local.pool_outbox import PoolOutbox
 from qosweb.engine.local.request_queue import RequestQueue, decide
 from qosweb.engine.local.requests import OVER, RUNNING, WAITING, Request, Start
 from qosweb.engine.replicated.server_pool import ServerPool
+from qosweb.engine.replicated.servers import SLOT
 from qosweb.engine.replicated.slot_scheduler import most_free
 
 if TYPE_CHECKING:
@@ -77,6 +79,8 @@ class SlotQueue(RequestQueue):
         request.server = name
         self._untold[request.number] = name
         self._balance[name] += 1
+        server = self.pool.scheduler.places[name]
+        self._tag(request, server.epoch, len(server.uses) + self._balance[name], server.free <= self._balance[name])
         self.outbox.started(request.number, class_number, cost, name)
         self._wait_estimate.count_start(class_number, cost)
         return request
@@ -106,14 +110,30 @@ class SlotQueue(RequestQueue):
         self._wait_estimate.count_start(request.class_number, request.cost)
         request.phase = RUNNING
         request.server = grant.server
+        self._tag(request, grant.epoch, grant.in_service, grant.is_limited)
         self.outbox.count_start(request.class_number, request.cost)
         decide(request, Start(0))
 
+    def _tag(self, request: Request, epoch: int, in_service: int, is_limited: bool) -> None:
+        sampler = self.outbox.samplers.get(request.server)
+        if sampler is None:
+            sampler = self.outbox.samplers[request.server] = Sampler()
+        sampler.epoch = epoch
+        request.tag = sampler.start(request.class_number, max(1, in_service), is_limited)
+
     def finish(self, request: Request, cost: int, until_s: float | None = None, *, failed: bool = False) -> None:  # noqa: ARG002
-        """A running request has left its server after this slot time; 0: it was never sent there."""
+        """A running request has left its server after this slot time; 0: it was never sent there.
+
+        `failed`: the server did not respond, or with an error.
+        """
         if request.phase is not RUNNING:
             return
         request.phase = OVER
+        sampler = self.outbox.samplers[request.server]
+        if failed:
+            sampler.fail(request.class_number, request.tag)
+        elif cost > 0:
+            sampler.end(request.class_number, cost / SLOT, request.tag)
         number = request.number
         del self._own[number]
         self._balance[request.server] -= 1
@@ -123,6 +143,11 @@ class SlotQueue(RequestQueue):
             is_told = self.outbox.finished(number, cost)
         if is_told and not was_untold:
             self._gone[number] = request.server
+
+    def policy_changed(self, numbers: list[int]) -> None:
+        super().policy_changed(numbers)
+        for sampler in self.outbox.samplers.values():
+            sampler.forget_classes()
 
     def restatement(self) -> PoolBatch:
         """The batch that restates all unfinished requests."""

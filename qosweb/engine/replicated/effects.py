@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from cluster.names import ProcessId, View
+from qosweb.engine.laws.service_samples import SampleBatch
 
 
 class Granted(msgspec.Struct, frozen=True):
@@ -34,6 +35,13 @@ class SlotGranted(msgspec.Struct, frozen=True):
     epoch: int  # of the limit
     in_service: int  # at the server, with this one
     is_limited: bool  # it has the last free slot
+
+
+class Sampled(msgspec.Struct, frozen=True):
+    """A node reports service times at a server whose limit this node decides."""
+
+    server: str
+    rows: SampleBatch
 
 
 class RestatementNeeded(msgspec.Struct, frozen=True):
@@ -84,6 +92,7 @@ Effect = (
     Granted
     | Reserved
     | SlotGranted
+    | Sampled
     | RestatementNeeded
     | RestatementApplied
     | PolicyChanged

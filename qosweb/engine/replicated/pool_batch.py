@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
+from qosweb.engine.laws.service_samples import SampleBatch
+
 
 class PoolBatch(msgspec.Struct, array_like=True):
     """Events of one node at one pool. Fields are in the order in which they are applied. Costs are microseconds."""
@@ -16,3 +18,4 @@ class PoolBatch(msgspec.Struct, array_like=True):
     denied: list[tuple[int, int]] = []  # class, cost: denied on arrival
     cancelled: list[int] = []  # no longer waiting, or giving back their slots unused
     finished: list[tuple[int, int]] = []  # number, real cost
+    samples: list[tuple[str, SampleBatch]] = []  # service times at servers, for the laws

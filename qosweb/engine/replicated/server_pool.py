@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from qosweb.engine.replicated.classes import ClassState, Waiter
 from qosweb.engine.replicated.demand import demand_ppm
-from qosweb.engine.replicated.effects import SlotGranted
+from qosweb.engine.replicated.effects import Sampled, SlotGranted
 from qosweb.engine.replicated.servers import SLOT, Server, SlotUse
 from qosweb.engine.replicated.slot_scheduler import SlotScheduler
 
@@ -96,6 +96,11 @@ class ServerPool:
             self._cancel(origin, number)
         for number, cost in batch.finished:
             self._finish(origin, number, cost)
+        for name, rows in batch.samples:
+            if name in self.key and self.machine.servers.decider_of(name) == self.machine.me:
+                for row in rows:
+                    row.number = number_of[row.number]
+                self.machine.effect(Sampled(name, rows))
 
     def _start_at_once(self, owner: ProcessId, number: int, class_number: int, cost: int, name: str) -> None:
         if self._server_of(owner, number) is not None:

@@ -28,6 +28,7 @@ class ServerTable:
     def __init__(self, machine: QosStateMachine) -> None:
         self.servers: dict[str, Server] = {}
         self.pools: dict[PoolKey, ServerPool] = {}
+        self.limits_at_first: dict[str, int] = {}  # of servers that are known from elsewhere
         self._machine = machine
 
     def update(self) -> None:
@@ -35,7 +36,10 @@ class ServerTable:
         pipes = self._machine.pipes
         reports = reports_by_id(pipes)
         kept = {name for name, one in self.servers.items() if one.uses or one.reserved}
-        self.servers = {name: self.servers.get(name) or Server() for name in sorted({*reports, *kept})}
+        first = self.limits_at_first
+        self.servers = {
+            name: self.servers.get(name) or Server(first.get(name, 0)) for name in sorted({*reports, *kept})
+        }
         for name, found in reports.items():
             server = self.servers[name]
             server.slots_max = min(one.slots for one in found)
@@ -55,6 +59,15 @@ class ServerTable:
 
     # ---- limits
 
+    def parts(self) -> dict[str, int]:
+        """The slots of each server for a member outside the primary view: its part of a shared one, at least one."""
+        members = len(self._machine.pipes)
+        return {
+            name: max(1, one.bound if "@" in name else one.part_of(members))
+            for name, one in self.servers.items()
+            if one.bound
+        }
+
     def decide(self, origin: ProcessId, name: str, limit: int, level: int, epoch: int) -> None:
         """Take a decision on the limit of a server."""
         server = self.servers.get(name)
@@ -63,6 +76,8 @@ class ServerTable:
 
     def decider_of(self, name: str) -> ProcessId | None:
         """The member that decides the limit of a server."""
+        if name not in self.servers:
+            return None
         pipes, decider = self._machine.pipes, self.servers[name].decider
         having = [pid for pid in sorted(pipes) if any(name in key for key in pools_of(pid.name, pipes[pid].upstreams))]
         return decider if decider in having else having[0] if having else None

@@ -42,10 +42,10 @@ class Server:
 
     __slots__ = ("always", "decider", "epoch", "is_out", "level", "limit", "reserved", "slots_max", "uses")
 
-    def __init__(self) -> None:
+    def __init__(self, limit: int = 0) -> None:
         self.slots_max = 0
-        self.limit = 0  # as decided; 0: not yet, `slots_max` holds
-        self.level = 0  # the limit without short dips
+        self.limit = limit  # as decided; 0: not yet, `slots_max` holds
+        self.level = limit  # the limit without short dips
         self.epoch = 1  # number of the decision
         self.decider: ProcessId | None = None  # the member whose decision is in force
         self.is_out = False
