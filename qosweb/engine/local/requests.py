@@ -91,7 +91,7 @@ class Request:
         self.cost = cost
         self.deadline_ms = deadline_ms  # by the node's own clock
         self.decided = decided
-        self.phase = Phase.WAITING
+        self.phase = WAITING
         self.rate_bps = 0
         self.server = ""  # where it runs, if it is an upstream server
         self.exceeds = False  # it started although the pipe was full

@@ -29,7 +29,7 @@ from qosweb.http.targets import BadTarget, parse_target
 from qosweb.server.files.files import NotServed
 from qosweb.server.files.page_store import Loaded, PageStore, status_of
 from qosweb.server.files.pages import Moved, Page, Resource, page_fields, validator_fields
-from qosweb.server.proxy.forward import ForwardTarget
+from qosweb.server.proxy.attempts import ForwardTarget
 from qosweb.server.proxy.request_body import RequestBody
 from qosweb.server.request.answers import Answer, bodiless, explain, serialise_head
 from qosweb.server.request.exchange import WAITING, Exchange, Waiting
