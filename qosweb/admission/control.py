@@ -94,8 +94,7 @@ class AdmissionControl:
         # The fast path: whether a request of this class with a response of this size may start now; see above. (An
         # attribute saves a call.)
         self.start: Callable[[ClassAccount, int], bool] = self._gate.start
-        if throttle is not None and isinstance(self._gate, EngineGate):
-            self.start = self._gate.start_throttled
+        self.refresh_limit()
         self.hold: Callable[[ClassAccount, Servers, str], Hold | None] = self._gate.hold
         self.release: Callable[[Hold, int], None] = self._gate.release
 
@@ -147,6 +146,12 @@ class AdmissionControl:
             return None
         lifetime_ms = self.engine.machine.scheduler.bound.terms[account.number].lifetime_ms
         return None if lifetime_ms is None else lifetime_ms / 1000
+
+    def refresh_limit(self) -> None:
+        """The throttle limits sending from now on, or no longer."""
+        gate = self._gate
+        is_limited = isinstance(gate, EngineGate) and gate.is_limited
+        self.start = gate.start_throttled if is_limited and isinstance(gate, EngineGate) else gate.start
 
     def send_weight(self, account: ClassAccount) -> int | None:
         """The weight of a class in the order of sending, in parts per million; None: it is always available.

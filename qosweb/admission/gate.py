@@ -41,7 +41,9 @@ HEAD_BYTES = 256  # default cost of a request in addition to its body, until it 
 
 
 class SendThrottle(Protocol):
-    """Limits the bytes that a process sends per second."""
+    """Limits the bytes that a process sends per second, while `is_limited`."""
+
+    is_limited: bool
 
     def try_send(self, cost: int) -> bool:
         """Whether a response of this cost may be sent at once, in no order. If so, it is charged."""
@@ -141,8 +143,13 @@ class EngineGate(OpenGate):
         assert self._throttle is not None
         return self._opens[account.number] and self._throttle.try_send(self.fixed_bytes + size)
 
+    @property
+    def is_limited(self) -> bool:
+        """Whether responses are paced."""
+        return self._throttle is not None and self._throttle.is_limited
+
     def hold(self, account: ClassAccount, servers: Servers, name: str) -> Hold | None:
-        if self._throttle is not None:
+        if self.is_limited:
             return None
         queue = self._engine.slot_queue(servers)
         request = queue.start_at(account.number, name)
@@ -206,7 +213,7 @@ class EngineGate(OpenGate):
         cost = self.fixed_bytes + (self._means.get(account.name, REQUEST_BYTES) if size is None else size)
         learns_size = size is None
         if ticket is None:
-            started = local_queue.start_at_once(account.number, cost, may_exceed=self._throttle is not None)
+            started = local_queue.start_at_once(account.number, cost, may_exceed=self.is_limited)
             if started is not None:
                 driver.poke()
                 return self._permit(account, rid, started, learns_size=learns_size)
@@ -250,7 +257,7 @@ class EngineGate(OpenGate):
         self._count_in(account)
         now = self._clock.read()
         local_queue = self._engine.local_queue
-        rate_bps = None if self._throttle is None else local_queue.channel_bps(account.number, self.fixed_bytes)
+        rate_bps = local_queue.channel_bps(account.number, self.fixed_bytes) if self.is_limited else None
         mark = self._meter.enter(now)
         return Permit(
             self, account, None, request, mark, rate_bps=rate_bps, fixed_bytes=self.fixed_bytes, queue=queue,
@@ -294,7 +301,7 @@ class EngineGate(OpenGate):
             rid,
             request,
             self._meter.enter(self._clock.read()),
-            rate_bps=None if self._throttle is None else request.rate_bps,
+            rate_bps=request.rate_bps if self.is_limited else None,
             fixed_bytes=self.fixed_bytes,
             learns_size=learns_size,
         )

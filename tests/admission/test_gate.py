@@ -18,6 +18,8 @@ BPS = 64 << 10
 class Tokens:
     """A throttle with a number of tokens."""
 
+    is_limited = True
+
     def __init__(self, left: int) -> None:
         self.left = left
 

@@ -105,7 +105,8 @@ class LocalQueue(RequestQueue):
     def start_at_once(self, class_number: int, cost: int, *, may_exceed: bool = False) -> Request | None:
         """Start a request without consulting the queue, if that is allowed.
 
-        `may_exceed`: requests of always-available classes exceed a full pipe, by at most its capacity.
+        `may_exceed`: requests of always-available classes exceed a full pipe, by at most its capacity. Those of a class
+        that is behind the others in virtual time and has nothing in the queue exceed it by at most half of that.
         """
         has_room = self.is_open_to(class_number) and self._has_room()
         if not (has_room or (may_exceed and self._may_exceed(class_number))):
@@ -118,11 +119,15 @@ class LocalQueue(RequestQueue):
         self._wait_estimate.count_start(class_number, cost)
         return request
 
-    def _may_exceed(self, class_number: int) -> bool:
-        bound = self.machine.scheduler.bound
-        if not bound.always[class_number] or self.is_draining or self._exceeding_bps >= self.capacity_bps:
-            return False
-        return not (self.in_minority and bound.terms[class_number].in_minority == "deny")
+    def _may_exceed(self, number: int) -> bool:
+        scheduler, one, most_bps = self.machine.scheduler, self.machine.classes[number], self.capacity_bps
+        bound = scheduler.bound
+        if not bound.always[number]:
+            is_held_back = one.waiting or self._waiting_of.get(number) or bound.buckets_of[number]
+            is_behind = scheduler.weights[number] and one.virtual < scheduler.virtual
+            most_bps = most_bps // 2 if is_behind and not is_held_back else 0
+        is_denied = self.is_draining or (self.in_minority and bound.terms[number].in_minority == "deny")
+        return self._exceeding_bps < most_bps and not is_denied
 
     def channel_bps(self, class_number: int, cost: int) -> int:
         """The rate of a channel of this class."""

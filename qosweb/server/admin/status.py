@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from itertools import islice
+from math import inf
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -148,10 +149,27 @@ def cluster_of(node: Node) -> dict[str, object]:
             "bytes_per_s": engine.report.capacity_bps,
             "cluster_bytes_per_s": engine.machine.capacity_bps,
             "set_by_hand": node.settings.capacity is not None,
+            "line": _line(node),
         },
         "nodes": {} if engine is None else _nodes(engine),
         "live": {name: _live(one) for name, one in sorted(node.live.nodes.items())},
         "tickets": dict(node.admission.redirects.verdicts),
+    }
+
+
+def _line(node: Node) -> dict[str, object] | None:
+    """The outgoing line, with `--find-line`."""
+    line = node.line
+    if line is None:
+        return None
+    if not line.is_available:
+        return {"state": "unavailable", "reason": "this system has no TCP_INFO, or not all of its figures"}
+    law = line.law
+    return {
+        "state": law.state.value,
+        "bytes_per_s": None if law.rate == inf else int(law.rate),
+        "queue_ms": round(law.queue_s * 1000, 1),
+        "released_for_others": law.releases,
     }
 
 

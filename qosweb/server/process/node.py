@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass
+from math import inf
 from typing import TYPE_CHECKING
 
 from qosweb.admission import AdmissionControl, Clock
@@ -32,6 +33,7 @@ from qosweb.server.connection.proxied_connection import ProxiedConnection
 from qosweb.server.connection.tls import TlsFiles
 from qosweb.server.files.files import Root
 from qosweb.server.files.page_store import PageStore
+from qosweb.server.pacing.line_watch import LineWatch
 from qosweb.server.pacing.send_pacer import SendPacer
 from qosweb.server.pacing.socket_buffers import limit_unsent
 from qosweb.server.process.console import log_message, place_of
@@ -93,8 +95,10 @@ class Node:
         policy = self._read_policy()
         self._spec_text = None if policy is None else policy.text  # of the specification's file, as it was last read
         self.pacer: SendPacer | None = None
-        if settings.capacity is not None:
-            self.pacer = SendPacer(self._loop, settings.capacity, lambda account: self.admission.send_weight(account))
+        self.line: LineWatch | None = None
+        if settings.capacity is not None or (settings.find_line and policy is not None):
+            rate_bps = settings.capacity or inf
+            self.pacer = SendPacer(self._loop, rate_bps, lambda account: self.admission.send_weight(account))
         self.admission = AdmissionControl(
             self._loop,
             self.clock,
@@ -197,8 +201,13 @@ class Node:
 
     async def start(self) -> Listening:
         listener = bind(self.settings.listen, "--listen")
-        if self.pacer is not None:
+        if self.settings.capacity is not None:
             limit_unsent(listener)
+        if self.pacer is not None and self.settings.find_line:
+            most_bps = self.settings.capacity or inf
+            transports = self.connections.transports
+            self.line = LineWatch(self._loop, self.pacer, transports, most_bps, self._on_line_rate)
+            self.line.start()
         address = address_of(listener)
         await self._enter_cluster(f"{'http' if self.tls is None else 'https'}://{address}")
         self.recorder.announce_policy()
@@ -475,6 +484,12 @@ class Node:
         except TimeoutError:
             raise UsageError(f"the cluster was not founded within {FOUNDING_S:g} s") from None
 
+    def _on_line_rate(self, line_bps: int | None) -> None:
+        """The outgoing line has become short, is no longer short (None), or has perhaps another rate."""
+        self.admission.refresh_limit()
+        self.admission.meter.line_bps = line_bps
+        self._report_capacity()
+
     def _report_capacity(self, *, anew: bool = False) -> None:
         """Report this node's capacity and clock to the cluster, if they have changed noticeably."""
         engine, wall_ms = self.admission.engine, self.admission.wall_ms()
@@ -525,6 +540,8 @@ class Node:
         for chore in self._chores:
             chore.cancel()
         await asyncio.gather(*self._chores, return_exceptions=True)
+        if self.line is not None:
+            self.line.close()
         self.admission.close()
         if self.membership is not None:
             await self.membership.close()
