@@ -20,6 +20,7 @@ BENCHMARKS = {
     "sending": "a node with a set capacity: what one client gets, and what slow readers cost others",
     "shares": "dividing the capacity among 5, 20 and 50 classes, compared with a linear program of scipy",
     "stack": "one broadcast through the whole group stack, by batch size and by layer",
+    "streams": "time to the first event of an event stream, compared with the server behind",
     "store": "a transaction on disk, compared with plain appends to a file",
     "tls": "handshakes and encrypted responses, compared with nginx",
     "webqos": "classifying a request with 10 and with 5,000 rules",
