@@ -15,12 +15,16 @@ if TYPE_CHECKING:
     from cluster.layer import Delivered
     from cluster.names import ProcessId, View
     from cluster.replica import StateMachine
+    from cluster.reports.broadcast import ReportsFull
+    from cluster.reports.settings import ReportSettings
     from cluster.runtime.api.bulk import Bulk, BulkClosed, BulkGap, BulkMessage, ReceiveProgress, SendProgress
+    from cluster.runtime.api.data_service import DataResult, DataService, QueryableMachine, QueryFailed
     from cluster.runtime.api.delivery_stream import Delivery, FellBehind, PrimaryView, Skipped
     from cluster.runtime.api.group import Full, Group, InDoubt, NotDelivered
     from cluster.runtime.api.interim_service import InterimService
     from cluster.runtime.api.options import Bounds, Options, Tls
     from cluster.runtime.api.replica import Replica
+    from cluster.runtime.api.reports import PeerReports, ReportChange, ReportedValue, Reports
     from cluster.runtime.bulk.endpoint import MulticastGroup
     from cluster.runtime.disk.store_errors import StoreError
     from cluster.runtime.fatal_errors import MemberStops
@@ -39,6 +43,8 @@ __all__ = [
     "BulkGap",
     "BulkMessage",
     "CannotListen",
+    "DataResult",
+    "DataService",
     "Delivered",
     "Delivery",
     "Dialect",
@@ -53,10 +59,18 @@ __all__ = [
     "NotDelivered",
     "Options",
     "Outcome",
+    "PeerReports",
     "PrimaryView",
     "ProcessId",
+    "QueryFailed",
+    "QueryableMachine",
     "ReceiveProgress",
     "Replica",
+    "ReportChange",
+    "ReportSettings",
+    "ReportedValue",
+    "Reports",
+    "ReportsFull",
     "SendProgress",
     "SharedObject",
     "Skipped",
@@ -76,6 +90,9 @@ _NAMES_BY_MODULE = {
     "cluster.layer": ("Delivered",),
     "cluster.names": ("ProcessId", "View"),
     "cluster.replica": ("StateMachine",),
+    "cluster.reports.broadcast": ("ReportsFull",),
+    "cluster.reports.settings": ("ReportSettings",),
+    "cluster.runtime.api.data_service": ("DataResult", "DataService", "QueryFailed", "QueryableMachine"),
     "cluster.runtime.api.delivery_stream": ("Delivery", "FellBehind", "PrimaryView", "Skipped"),
     "cluster.runtime.api.group": ("Full", "Group", "InDoubt", "NotDelivered"),
     "cluster.runtime.api.interim_service": ("InterimService",),
@@ -86,6 +103,7 @@ _NAMES_BY_MODULE = {
     "cluster.runtime.net.founding_check": ("AlreadyFounded",),
     "cluster.runtime.disk.store_errors": ("StoreError",),
     "cluster.runtime.api.replica": ("Replica",),
+    "cluster.runtime.api.reports": ("PeerReports", "ReportChange", "ReportedValue", "Reports"),
     "cluster.runtime.fatal_errors": ("MemberStops",),
     "cluster.runtime.net.transport": ("CannotListen",),
 }

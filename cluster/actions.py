@@ -206,6 +206,7 @@ class ReportBroadcast(Action, frozen=True):  # TP1: broadcast_i(m)
 class ReportEnqueue(Action, frozen=True):  # TP2: enqueue_i(m, o), for all numbers of the origin up to this one
     origin: Origin
     number: int
+    via: ProcessId  # the member that sent it: the origin's process, or one that forwarded it
 
 
 class ReportDeliver(Action, frozen=True):  # TP3: deliver_i(m)

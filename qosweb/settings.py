@@ -289,6 +289,13 @@ class ServeSettings:
         default=None,
     )
 
+    find_line: bool = _option(
+        _yes_or_no,
+        "",
+        "find the rate of the outgoing line, and order responses there (Linux; experimental)",
+        default=False,
+    )
+
     max_connections: int = _option(_at_least_one, "N", "most connections in total", default=12_000)
     max_connections_per_client: int = _option(
         _at_least_one, "N", "most connections of one client address (IPv6: one /64)", default=1_000
@@ -402,8 +409,8 @@ GROUPS: tuple[tuple[str, tuple[str, ...]], ...] = (
     (
         "capacity and upstream servers",
         (
-            "capacity", "upstream", "upstream-timeout", "upstream-connections", "max-streams", "stream-after",
-            "stream-idle",
+            "capacity", "find-line", "upstream", "upstream-timeout", "upstream-connections", "max-streams",
+            "stream-after", "stream-idle",
         ),
     ),
     ("access log", ("access-log", "access-log-format", "access-log-rotate", "access-log-keep", "access-log-fields")),

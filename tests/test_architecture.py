@@ -97,7 +97,6 @@ CALLED_FROM_OUTSIDE = {
     "emit": "a logging handler",
     "make_parser": "for shtab; docs/how-to/completion.md shows it",
     "handle_starttag": "html.parser",
-    "primary_of": "for users of the group; docs/reference/cluster.md shows it",
     "allocate": "the allocation in one call, for comparison with the reference",
     "dial_again": "a step of scenarios",
     "lose_disk": "a step of scenarios",

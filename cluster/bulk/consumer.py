@@ -44,6 +44,7 @@ NAK_BEATS = 3  # heartbeats after which a NAK is repeated
 COMPLETE_BEATS = 4  # heartbeats after which Complete is repeated
 PROGRESS_BEATS = 10  # heartbeats between two reports of progress, at most
 REPORT_PACKETS = 512  # packets between two reports, at most
+FIRST_PACKETS = 4  # packets before the first report, which tells the producer how much room there is
 NAK_RANGES_MAX = 128
 OPEN_END = 256  # packets beyond the known ones that are asked for when the end of a message is not known
 
@@ -51,14 +52,15 @@ OPEN_END = 256  # packets beyond the known ones that are asked for when the end 
 class Incoming:
     """A message that is being received."""
 
-    __slots__ = ("arrived", "asked", "asked_to", "denied", "gaps", "meter", "nak_at", "parameters", "producer",
-                 "repeat_at", "report_at", "reported", "told_at")  # fmt: skip
+    __slots__ = ("arrived", "asked", "asked_to", "denied", "gaps", "heard_at", "meter", "nak_at", "parameters",
+                 "producer", "repeat_at", "report_at", "reported", "told_at")  # fmt: skip
 
     def __init__(self, producer: ProcessId, parameters: Parameters, now: float) -> None:
         self.producer = producer
         self.parameters = parameters  # of the producer
         self.meter = ReceptionMeter(now)
         self.gaps = Gaps()
+        self.heard_at = -inf  # when a packet of its producer arrived
         self.arrived = 0  # packets
         self.reported = 0  # of these, the producer was told
         self.nak_at = inf  # when to ask for missing packets
@@ -127,13 +129,15 @@ class Consumer:
     def on_data(self, sender: ProcessId, data: DataPacket) -> None:
         message = self._message(data.number, sender, data.header.parameters)
         if message is not None and not message.gaps.is_complete:
+            message.heard_at = self._context.now
             gaps = message.gaps
             self._context.spool.write(data.number, data.packet, data.payload)  # before it counts: a disk may be full
             is_gap = data.packet > gaps.seen
             if gaps.arrived(data.packet, is_end=data.is_end):
                 message.arrived += 1
                 message.meter.on_packet(self._context.now, data.packet)
-                if message.arrived - message.reported >= min(REPORT_PACKETS, self._context.room // 4 + 1):
+                every = min(REPORT_PACKETS, self._context.room // 4 + 1) if message.reported else FIRST_PACKETS
+                if message.arrived - message.reported >= every:
                     self._report(data.number, message)
                 if is_gap or gaps.total is not None:
                     self._check(data.number, message)
@@ -341,10 +345,13 @@ class Consumer:
         context = self._context
         is_repeated = context.now >= message.repeat_at
         ranges = message.gaps.first(NAK_RANGES_MAX, 0 if is_repeated else message.asked_to)
-        if is_repeated and message.gaps.total is None and context.knowledge.status(number) is Status.ACCEPTED:
+        is_accepted = context.knowledge.status(number) is Status.ACCEPTED
+        is_silent = context.now >= message.heard_at + NAK_BEATS * message.heartbeat_s
+        if is_repeated and is_accepted and is_silent and message.gaps.total is None:
             ranges = (*ranges, (message.gaps.seen, message.gaps.seen + OPEN_END))
         if not ranges:
-            message.nak_at = message.repeat_at if message.gaps.has_missing(0) else inf
+            later = context.now + NAK_BEATS * message.heartbeat_s if is_accepted else inf
+            message.nak_at = message.repeat_at if message.gaps.has_missing(0) else later
             return True
         target = self._whom_to_ask(number, message)
         if target is None:

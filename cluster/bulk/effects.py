@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from cluster.layer import RandomSource
 
 
-ROOM_MAX = 2048
+ROOM_MAX = 6144
 
 
 class Outcome(Enum):

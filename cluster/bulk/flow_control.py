@@ -5,14 +5,16 @@ reliability. A consumer measures what it receives (`ReceptionMeter`) and asks, i
 reports, for a smaller window or a longer heartbeat. A producer does what the most demanding consumer asks:
 
     a window was asked for, and none of the last SETTLE heartbeats lowered it:  window := that window
-    the window was used up, no consumer asked, the socket took everything:      window := 17/16 window + 1
-    the same above the window that was asked for last:                          window := 129/128 window + 1
+    the window was used up, no consumer asked, the socket took everything:      window := 5/4 window + 1
+    the same once a window was asked for, up to that window:                    window := 17/16 window + 1
+    the same above that window:                                                 window := 129/128 window + 1
     a longer heartbeat was asked for:                                           heartbeat := twice as long
     none was asked for in RELAX heartbeats:                                     heartbeat := half as long
 
-Feedback settles in three time constants, hence SETTLE = 3. The window follows the heartbeat, so that the rate stays the
-same. Retention follows the window, so that the packets to keep stay within the same bound: retention = commit_max /
-window, at least 3, so that a second NAK can be answered, plus the heartbeats for which consumers dally before a NAK.
+A longer heartbeat means a larger step, so that the rate grows as fast. Feedback settles in three time constants, hence
+SETTLE = 3. The window follows the heartbeat, so that the rate stays the same. Retention follows the window, so that the
+packets to keep stay within the same bound: retention = commit_max / window, at least 3, so that a second NAK can be
+answered, plus the heartbeats for which consumers dally before a NAK.
 Departs: a consumer asks for a smaller window only if it loses more than LOSS_MAX of the packets. The loss of single
 packets, which NAKs repair, does not slow the transfer.
 """
@@ -62,7 +64,7 @@ class FlowControl:
         self.was_blocked = False  # it was blocked in this heartbeat
         self._asked_window = WINDOW_ANY  # the smallest window that a consumer asked for in this heartbeat
         self._asked_heartbeat_ms = 0  # the longest heartbeat
-        self._threshold = window_max  # the window that was asked for last: above it the window grows slowly
+        self._threshold = 0  # the window that was asked for last: above it the window grows slowly
         self._since_cut = SETTLE
         self._relaxed = 0  # heartbeats in which no consumer asked for a longer one
 
@@ -92,8 +94,9 @@ class FlowControl:
                 self.window = self._threshold = max(floor, self._asked_window, self.window // 4, 1)
                 self._since_cut = 0
         elif self.used >= self.window and not self.was_blocked:
-            share = 16 if self.window < self._threshold else 128
-            self.window = min(self.window_max, self.window + self.window // share + 1)
+            share = 4 if not self._threshold else 16 if self.window < self._threshold else 128
+            share = share * self.heartbeat_ms_min // self.heartbeat_ms
+            self.window = min(self.window_max, self.window + self.window // max(1, share) + 1)
         self._adapt_heartbeat()
         self._asked_window = WINDOW_ANY
         self._asked_heartbeat_ms = self.used = 0

@@ -6,6 +6,7 @@ replica of the master changes only through `apply`, which the runtime calls for 
 
 from __future__ import annotations
 
+from math import inf
 from typing import TYPE_CHECKING
 
 from cluster.bulk.consumer import Consumer
@@ -67,10 +68,10 @@ class BulkProcess:
         if self.coordinator.is_active:
             self.coordinator.tick()
 
-    def send(self, now: float, source: MessageSource, rate_min: float = 0.0) -> int:
-        """`rate_min`: packets per second; a consumer that cannot keep up with it falls behind. 0: it slows all."""
+    def send(self, now: float, source: MessageSource, rate_min: float = 0.0, rate_max: float = inf) -> int:
+        """Rates are packets per second. A consumer slower than `rate_min` falls behind; with 0 it slows all."""
         self.context.now = now
-        return self.producer.send(source, rate_min)
+        return self.producer.send(source, rate_min, rate_max)
 
     def apply(self, now: float, entry: Entry) -> None:
         """Applies the next entry of the total order."""

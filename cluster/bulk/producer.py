@@ -39,13 +39,14 @@ RANGES_MAX = 64  # ranges of one NAK that are looked at
 class Outgoing:
     """A message of this producer."""
 
-    __slots__ = ("asked_beat", "complete", "decided_beat", "number", "outcome", "progress", "rate_min", "request",
-                 "rooms", "sent", "source")  # fmt: skip
+    __slots__ = ("asked_beat", "complete", "decided_beat", "number", "outcome", "progress", "rate_max", "rate_min",
+                 "request", "rooms", "sent", "source")  # fmt: skip
 
-    def __init__(self, request: int, source: MessageSource, rate_min: float) -> None:
+    def __init__(self, request: int, source: MessageSource, rate_min: float, rate_max: float) -> None:
         self.request = request
         self.source = source
         self.rate_min = rate_min  # packets per second; 0: wait for all consumers
+        self.rate_max = rate_max  # packets per second
         self.number = 0  # 0: no token yet
         self.sent = 0  # packets 0 .. sent - 1 have been sent
         self.outcome: Outcome | None = None
@@ -85,10 +86,10 @@ class Producer:
 
     # ---- inputs
 
-    def send(self, source: MessageSource, rate_min: float) -> int:
+    def send(self, source: MessageSource, rate_min: float, rate_max: float) -> int:
         """Queues a message. Returns the number of its request."""
         self._requests += 1
-        self.waiting.append(Outgoing(self._requests, source, rate_min))
+        self.waiting.append(Outgoing(self._requests, source, rate_min, rate_max))
         return self._requests
 
     def find(self, request: int) -> Outgoing | None:
@@ -232,7 +233,10 @@ class Producer:
         if flow.is_blocked:
             return
         done = min(SLICES, int(min(1.0, (context.now - self._beat_at) / flow.heartbeat_s) * SLICES) + 1)
-        allowed = min(flow.window, ceil(flow.window * done / SLICES)) - flow.used
+        window = flow.window
+        if self.current is not None and self.current.rate_max < inf:
+            window = min(window, ceil(self.current.rate_max * flow.heartbeat_s))
+        allowed = ceil(window * done / SLICES) - flow.used
         self._set_limit()
         if allowed > 0 and self._told != context.knowledge.version and self.current is not None and self._has_data():
             self._tell(self.current)

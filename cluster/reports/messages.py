@@ -36,6 +36,19 @@ class ReportMessage(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """Base of all frames. The tag names the type on the wire, so it never changes."""
 
 
+class Greeting(ReportMessage, frozen=True, tag="H"):
+    """First frame on a stream and in a view. Everything before it on the stream belongs to an earlier view.
+
+    `base`: what the sender's log skips up to this number was safe in earlier views only, so the receiver takes the
+    sender's reports up to `base` all at once or not at all. `numbers`: how far the sender holds each origin's reports.
+    """
+
+    view_id: ViewId
+    life: int
+    base: int
+    numbers: tuple[tuple[Origin, int], ...]
+
+
 class OwnWindow(ReportMessage, frozen=True, tag="W"):
     """The sender's own reports with numbers in `after` + 1 .. `upto`. Numbers without a report were purged.
 
@@ -50,28 +63,21 @@ class OwnWindow(ReportMessage, frozen=True, tag="W"):
 
 
 class ForwardedWindow(ReportMessage, frozen=True, tag="F"):
-    """The same for the reports of an origin that is no longer in the view, sent by a member that holds them."""
+    """The same for the reports of an origin that is gone. The receiver takes them all at once, up to `whole`."""
 
-    view_id: ViewId  # valid in this view of the receiver only
     origin: Origin
+    whole: int
+    companions: tuple[ProcessId, ...]  # of the sender's log, see `ReportLog`
     after: int
     upto: int
     reports: tuple[Report, ...]
 
 
 class Taken(ReportMessage, frozen=True, tag="T"):
-    """Acknowledgement: the sender holds the reports of this origin up to this number."""
+    """Acknowledgement: the sender has the reports of this origin up to this number."""
 
     origin: Origin
     number: int
 
 
-class HeldNumbers(ReportMessage, frozen=True, tag="H"):
-    """First frame in a view and on a stream: the life of the sender, and how far it holds each origin's reports."""
-
-    view_id: ViewId
-    life: int
-    numbers: tuple[tuple[Origin, int], ...]
-
-
-ReportFrame = OwnWindow | ForwardedWindow | Taken | HeldNumbers
+ReportFrame = Greeting | OwnWindow | ForwardedWindow | Taken

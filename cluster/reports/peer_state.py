@@ -5,20 +5,19 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING
 
-from cluster.reports.messages import ForwardedWindow
-
 if TYPE_CHECKING:
-    from cluster.reports.messages import HeldNumbers, Origin, OwnWindow
+    from cluster.reports.messages import ForwardedWindow, Greeting, Origin, OwnWindow
 
 
 class PeerPosition:
     """How far one peer is in the log of one origin."""
 
-    __slots__ = ("acknowledged", "in_flight", "sent")
+    __slots__ = ("acknowledged", "end", "in_flight", "sent")
 
-    def __init__(self, number: int) -> None:
-        self.acknowledged = number  # m is in I_ij: the peer told that it holds all numbers up to this one
+    def __init__(self, number: int, end: int | None = None) -> None:
+        self.acknowledged = number  # the peer has all numbers up to this one
         self.sent = number  # windows up to this number were sent
+        self.end = end  # the last number to send, if the log is forwarded
         self.in_flight: deque[int] = deque()  # numbers of the reports sent and not acknowledged
 
     def acknowledge(self, number: int) -> None:
@@ -31,15 +30,18 @@ class PeerPosition:
 class PeerState:
     """One peer, connected or not."""
 
-    __slots__ = ("connected", "early", "greeted", "incoming", "owes_ack", "owes_held", "positions", "taken",
-                 "unacked_bytes", "unacked_len")  # fmt: skip
+    __slots__ = ("confirmed", "connected", "greeted", "greeting", "incoming", "owes_ack", "owes_greeting", "positions",
+                 "staged", "staged_len", "taken", "unacked_bytes", "unacked_len")  # fmt: skip
 
     def __init__(self) -> None:
         self.connected = False
-        self.owes_held = False  # the peer needs our HeldNumbers frame
-        self.greeted = False  # its HeldNumbers frame for our view came on this stream: windows may pass both ways
-        self.early: HeldNumbers | None = None  # its HeldNumbers frame for a view that we are not in yet
+        self.owes_greeting = False  # the peer needs our greeting for the present view
+        self.greeting: Greeting | None = None  # the last one that came on this stream, perhaps for a later view
+        self.greeted = False  # it is for our view: windows may pass both ways
+        self.confirmed = 0  # m is in I_ij: own reports that the peer acknowledged in this view
         self.positions: dict[Origin, PeerPosition] = {}  # of the origins whose reports we send to it
+        self.staged: dict[Origin, list[OwnWindow | ForwardedWindow]] = {}  # to be taken all at once
+        self.staged_len = 0  # reports in `staged`
         self.incoming: deque[tuple[Origin, OwnWindow | ForwardedWindow]] = deque()  # I_ij without Q_i: not taken yet
         self.taken = 0  # number of reports taken of the first incoming window
         self.owes_ack: dict[Origin, int] = {}  # acknowledgements to send
@@ -50,17 +52,13 @@ class PeerState:
     def in_flight_len(self) -> int:
         return sum(len(position.in_flight) for position in self.positions.values())
 
-    def keep_own_windows(self) -> None:
-        """Drops forwarded windows that were not taken: in the next view they are sent again, if need be."""
-        if self.incoming and isinstance(self.incoming[0][1], ForwardedWindow):
-            self.taken = 0
-        self.incoming = deque(each for each in self.incoming if not isinstance(each[1], ForwardedWindow))
-
-    def reset_stream(self, *, connected: bool) -> None:
-        """A stream began or ended: what was in flight is lost."""
-        self.connected = self.owes_held = connected
+    def restart(self, *, owes_greeting: bool) -> None:
+        """A stream or a view begins: what is in flight counts as lost and is sent again."""
+        self.owes_greeting = owes_greeting
         self.greeted = False
-        self.early = None
+        self.positions.clear()
+        self.staged.clear()
+        self.staged_len = 0
         self.incoming.clear()
         self.taken = 0
         self.owes_ack.clear()

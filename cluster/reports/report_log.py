@@ -5,7 +5,12 @@ Departs: every O_ij of the paper gets the same reports, and a purge is allowed i
 is one log, and each peer has its position in it. The current value of every item stays after all peers have it, for
 newcomers.
 
-Invariant: of each item, the log keeps one report with a number up to `safe` and all reports above it.
+Invariants:
+- Of each item, the log keeps one report with a number up to `safe` and all reports above it.
+- A number up to `held` that is missing although no later report of its item is in the log was purged by the origin in
+  the view in which this process last confirmed the origin's reports. So more than f members of that view hold its
+  successor. `companions` are the members of that view that moved together with this process ever since: they may
+  lack what this log has, and are sent it when the origin is gone.
 """
 
 from __future__ import annotations
@@ -15,6 +20,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from cluster.names import ProcessId
 
 OVERHEAD_BYTES = 64  # counted for each report in addition to its item and value
 
@@ -34,12 +41,13 @@ class KeptReport(NamedTuple):
 class ReportLog:
     """Everything that a process holds of one origin."""
 
-    __slots__ = ("_settled", "_unsafe", "held", "kept", "safe", "skipped")
+    __slots__ = ("_settled", "_unsafe", "companions", "held", "kept", "safe", "skipped")
 
     def __init__(self) -> None:
         self.held = 0  # all numbers up to this one were received or skipped as purged
         self.safe = 0  # more than f members hold all numbers up to this one
         self.kept: dict[int, KeptReport] = {}  # by number, ascending
+        self.companions: set[ProcessId] = set()  # members to which it is forwarded if they lack reports
         self.skipped = 0  # numbers that never arrived because the sender had purged them
         self._settled: dict[str, int] = {}  # the number up to `safe` that is kept of each item
         self._unsafe: deque[int] = deque()  # the numbers above `safe`

@@ -22,7 +22,7 @@ import time
 from collections import deque
 from contextlib import suppress
 from math import inf
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar, cast
 
 from cluster.layer import (
     Delivered,
@@ -36,14 +36,17 @@ from cluster.layer import (
     Outvoted,
     Persist,
     PrimaryChanged,
+    QueryAnswered,
     Send,
 )
 from cluster.messages import Ack, Data, LinkAck
+from cluster.reports.view_tap import ReportsViewTap
 from cluster.runtime.disk.memory_store import MemoryStore
 from cluster.runtime.disk.store_errors import DiskFull, StoreError
 from cluster.runtime.disk.writer_thread import WriterThread
 from cluster.runtime.fatal_errors import DiskRefuses, MemberStops
-from cluster.runtime.net.handshake import INTERIM
+from cluster.runtime.net.handshake import DATA, INTERIM, REPORTS
+from cluster.runtime.net.report_streams import ReportStreams
 from cluster.runtime.net.transport import Transport
 from cluster.runtime.observe.observer import Observer
 from cluster.runtime.observe.trace_recorder import TraceRecorder
@@ -55,15 +58,18 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from cluster.actions import Action
+    from cluster.data.replica import Queryable
     from cluster.durable import Record
     from cluster.interim.shared_object import SharedObject
     from cluster.messages import Frame
     from cluster.names import ProcessId, View
     from cluster.replica import StateMachine
     from cluster.runtime.api.options import Options
+    from cluster.runtime.api.reports import Reports
     from cluster.runtime.disk.memory_store import AnyStore
     from cluster.runtime.disk.rows import Recovery
     from cluster.runtime.submissions import Handle
+    from cluster.view_order import ViewOrder
 
 WRITE_AGAIN_S = 0.5  # delay before a failed write is retried
 EARLY_S = 0.0005  # a deadline this close counts as reached: loop timers have millisecond resolution
@@ -94,6 +100,14 @@ class InterimListener(Protocol):
     def on_refreshed(self, members: tuple[ProcessId, ...]) -> None: ...
 
 
+class QueryListener(Protocol):
+    """The client of the data service: `runtime.api.data_service`."""
+
+    @property
+    def machine(self) -> Queryable: ...
+    def on_answered(self, ticket: int, result: object) -> None: ...
+
+
 class Driver:
     """Drives one `cluster.stack.Process`: feeds it inputs, performs its effects, wakes it at its deadlines."""
 
@@ -107,6 +121,8 @@ class Driver:
         *,
         founder: bool,
         interim: InterimListener | None = None,
+        queries: QueryListener | None = None,
+        reports: Reports | None = None,
         order_log: Path | None = None,
         trace: Path | None = None,
     ) -> None:
@@ -121,6 +137,10 @@ class Driver:
         if trace is not None:
             self.recorder = TraceRecorder(trace, me, image.boot + 1, me if founder else None)
         observe = self._record if self.recorder is not None else None
+        taps = dict(self.watch.taps)
+        if reports is not None:
+            inner = taps["endpoint"]
+            taps["endpoint"] = lambda process, above: ReportsViewTap(reports, cast("ViewOrder", inner(process, above)))
         self.process = Process(
             me,
             options.settings,
@@ -128,14 +148,21 @@ class Driver:
             machine,
             random.Random(),
             observe,
-            self.watch.taps,
+            taps,
             is_volatile=not self._durable,
             shared=interim.shared if interim is not None else None,
+            queryable=queries.machine if queries is not None else None,
             wall_clock=time.time,
         )
         self.interim = interim
+        self.queries = queries
         self.transport = Transport(options, me, self.process.boot, store.founding, self)
-        self.transport.services = (INTERIM,) if interim is not None else ()
+        self.reports = reports
+        if reports is not None:
+            self.transport.report_streams = ReportStreams(self.transport, reports)
+            reports.attach(me, self.transport.report_streams)
+        services = ((INTERIM, interim), (DATA, queries), (REPORTS, reports))
+        self.transport.services = tuple(name for name, service in services if service is not None)
         self.transport.recoveries = store.recoveries
         self.writes = 0  # committed transactions
         self.write_failing = False
@@ -198,15 +225,19 @@ class Driver:
     # ---- inputs
 
     def on_connected(self, peer: ProcessId) -> None:
-        if self.process.interim is not None:
-            if self.transport.has_service(peer, INTERIM):
-                self.process.interim.incapable.discard(peer)
-            else:
-                self.process.interim.incapable.add(peer)
+        for service, name in ((self.process.interim, INTERIM), (self.process.data, DATA)):
+            if service is not None and self.transport.has_service(peer, name):
+                service.incapable.discard(peer)
+            elif service is not None:
+                service.incapable.add(peer)
         self._input(lambda now: self.process.connected(now, peer))
+        if self.transport.report_streams is not None and self.transport.has_service(peer, REPORTS):
+            self.transport.report_streams.on_link(peer)
 
     def on_disconnected(self, peer: ProcessId) -> None:
         self._input(lambda now: self.process.disconnected(now, peer))
+        if self.transport.report_streams is not None:
+            self.transport.report_streams.on_link_lost(peer)
 
     def on_received(self, peer: ProcessId, frame: Frame) -> None:
         if self._stopped:
@@ -271,14 +302,21 @@ class Driver:
 
     def request(self, body: bytes) -> int:
         """Request an operation of the interim service. Its result arrives later, with the ticket that is returned."""
-        ticket = 0
+        return self._request(lambda now: self.process.request(now, body))
 
-        def hand_in(now: float) -> None:
-            nonlocal ticket
-            ticket = self.process.request(now, body)
+    def query(self, body: bytes, seen: int) -> int:
+        """Ask the data service. The answer arrives later, with the ticket that is returned."""
+        return self._request(lambda now: self.process.query(now, body, seen))
 
-        self._input(hand_in)
-        return ticket
+    def withdraw_query(self, ticket: int) -> None:
+        """Nobody waits for the answer to this query any more."""
+        self._request(lambda now: self.process.withdraw_query(now, ticket))
+
+    def _request(self, hand_in: Callable[[float], int]) -> int:
+        """Hand in an input that has a result; 0 if this member has stopped."""
+        found: list[int] = []
+        self._input(lambda now: found.append(hand_in(now)))
+        return found[0] if found else 0
 
     def leave(self) -> None:
         self._input(self.process.leave)
@@ -445,6 +483,9 @@ class Driver:
         elif isinstance(effect, InterimAnswered):
             assert self.interim is not None
             self.interim.on_answered(effect.ticket, effect.result)
+        elif isinstance(effect, QueryAnswered):
+            assert self.queries is not None
+            self.queries.on_answered(effect.ticket, effect)
         elif isinstance(effect, InterimRefreshed):
             assert self.interim is not None
             self.interim.on_refreshed(effect.members)

@@ -10,8 +10,6 @@ from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from cluster.reports.sim.mutant_catalogue import REPORT_MUTANTS
-from cluster.reports.sim.run import run_reports_task
 from cluster.sim import stories
 from cluster.sim.bulk.mutants import BULK_MUTANTS
 from cluster.sim.bulk.scenarios import run_bulk_seed, run_bulk_task
@@ -28,6 +26,8 @@ from cluster.sim.narrate import Detail, Narrator
 from cluster.sim.narrate_summary import SummaryNarrator
 from cluster.sim.plan import NAMES, RunPlan, make_plan
 from cluster.sim.real_stack import factory_of, play, run_task, same_failure
+from cluster.sim.reports.mutant_catalogue import REPORT_MUTANTS
+from cluster.sim.reports.run import run_reports_task
 from cluster.sim.shrink import shrink
 from cluster.sim.trace_writer import TraceWriter
 

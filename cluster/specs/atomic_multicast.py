@@ -119,12 +119,26 @@ class AtomicMulticastSpec:
         self.require(not lost, "I2: no accepted message is passed over", member, number, lost)
         history.delivered.append(number)
 
+    def discard(self, member: ProcessId, number: int, *, is_recent: bool) -> None:
+        """A member drops a message that it reported as complete. `is_recent`: others may still have to be repaired."""
+        self.require(
+            number in self.r0 or not is_recent, "a member keeps what it reported as complete", member, number
+        )  # fmt: skip
+
+    def bounded(self, member: ProcessId, messages: int, limit: int) -> None:
+        """The messages that a member holds at the same time."""
+        self.require(messages <= limit, "the memory of a member is bounded", member, messages)
+
     # ---- outcomes and liveness
 
     def resolved(self, producer: ProcessId, number: int, status: Status) -> None:
         """A producer learned what became of its message."""
         decided = self.a0 if status is Status.ACCEPTED else self.r0
         self.require(number in decided, "a producer learns what the master decided", producer, number, status)
+
+    def received_by_all(self, producer: ProcessId, number: int, without: list[ProcessId]) -> None:
+        """A producer was told that all members have its message. `without`: those that do not."""
+        self.require(not without, "a sender that waits for all members waits for all", producer, number, without)
 
     def at_rest(self, member: ProcessId) -> None:
         """After the faults: a connected member has delivered everything that was accepted since it joined."""

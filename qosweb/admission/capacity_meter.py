@@ -25,14 +25,17 @@ class CapacityMeter:
         self.sampler = MachineLoadSampler()
         self.model = ResourceModel()
         self.by_hand_bps = by_hand_bps
+        self.line_bps: int | None = None  # of the outgoing line, while it is short
         self._concurrency = Concurrency()
         self._fast_path = 0, 0, 0.0  # requests, bytes and seconds that were observed
 
     @property
     def capacity_bps(self) -> int:
         if self.by_hand_bps is not None:
-            return self.by_hand_bps
-        return self.model.capacity_bps(self.sampler.latest.cpu_ppm)
+            capacity_bps = self.by_hand_bps
+        else:
+            capacity_bps = self.model.capacity_bps(self.sampler.latest.cpu_ppm)
+        return capacity_bps if self.line_bps is None else min(capacity_bps, self.line_bps)
 
     def enter(self, now: float) -> Mark:
         """A request enters service."""

@@ -9,8 +9,9 @@ A server describes a request by `RequestFacts` and asks three things, in this or
 `enter` returns a `Permit`, a `Denial`, a `Redirect` or `Forward` to another node, or a `Wait`. After a `Wait`,
 `on_decided` follows with one of the others, unless the wait is cancelled. A server with a fast path calls `start`
 instead: if it returns True, the request counts as served, and the server adds it to the account of its class
-(`plain_served`, `bytes_sent`). For a request of the fast path that another server answers it calls `hold`; `release`
-ends it, with the bytes that were sent. If such a request turns out to need more, `permit_for` makes a permit of it.
+(`plain_served`, `bytes_sent`). For a request of the fast path that an upstream server answers it calls `hold`, with the
+servers of its route and the one of them to use; `release` ends it, with the bytes that were sent. If such a request
+turns out to need more, `permit_for` makes a permit of it.
 
 Without a policy every request may start. A process on its own is a cluster of one; a member of a cluster joins the
 driver to its group (`driver.join_group`) and opens redirects (`open_redirects`).
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
     from qosweb.admission.clock import Clock
     from qosweb.admission.engine_driver import EngineDriver
     from qosweb.admission.facts import HeadFacts, RequestFacts
-    from qosweb.admission.gate import SendThrottle
+    from qosweb.admission.gate import SendThrottle, Servers
     from qosweb.admission.outcomes import Decided, Hold, OnDecided, Permit, Wait
     from qosweb.engine.engine import EngineListener
     from qosweb.engine.local.request_ids import RequestId
@@ -93,9 +94,8 @@ class AdmissionControl:
         # The fast path: whether a request of this class with a response of this size may start now; see above. (An
         # attribute saves a call.)
         self.start: Callable[[ClassAccount, int], bool] = self._gate.start
-        if throttle is not None and isinstance(self._gate, EngineGate):
-            self.start = self._gate.start_throttled
-        self.hold: Callable[[ClassAccount], Hold | None] = self._gate.hold
+        self.refresh_limit()
+        self.hold: Callable[[ClassAccount, Servers, str], Hold | None] = self._gate.hold
         self.release: Callable[[Hold, int], None] = self._gate.release
 
     # ---- requests
@@ -121,13 +121,20 @@ class AdmissionControl:
         self.accounts.classifier.record_access(facts, now)
 
     def enter(
-        self, facts: RequestFacts, account: ClassAccount, on_decided: OnDecided, *, size: int | None = None
+        self,
+        facts: RequestFacts,
+        account: ClassAccount,
+        on_decided: OnDecided,
+        *,
+        size: int | None = None,
+        servers: Servers | None = None,
     ) -> Decided | Wait:
         """Ask to start a request. `size` is that of the response body; None: unknown, the class's mean is charged.
 
-        `on_decided` is called later, only if this returns a `Wait`.
+        `servers`: the request is for one of these upstream servers, by name; the flag tells whether all nodes share it.
+        Its permit names the server. `on_decided` is called later, only if this returns a `Wait`.
         """
-        return self._gate.enter(facts, account, size, on_decided)
+        return self._gate.enter(facts, account, size, on_decided, servers)
 
     def permit_for(self, hold: Hold) -> Permit:
         """Turn ``hold`` into a permit, which ends it instead of `release`."""
@@ -139,6 +146,12 @@ class AdmissionControl:
             return None
         lifetime_ms = self.engine.machine.scheduler.bound.terms[account.number].lifetime_ms
         return None if lifetime_ms is None else lifetime_ms / 1000
+
+    def refresh_limit(self) -> None:
+        """The throttle limits sending from now on, or no longer."""
+        gate = self._gate
+        is_limited = isinstance(gate, EngineGate) and gate.is_limited
+        self.start = gate.start_throttled if is_limited and isinstance(gate, EngineGate) else gate.start
 
     def send_weight(self, account: ClassAccount) -> int | None:
         """The weight of a class in the order of sending, in parts per million; None: it is always available.

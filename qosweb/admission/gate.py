@@ -2,8 +2,8 @@
 
 `OpenGate` admits every request; `EngineGate` asks the QoS engine. `start` is the fast path: one list lookup. A request
 that it admits needs no permit; the engine learns of it later, from the accounts. `hold` is the same for requests that
-another server answers: they hold a channel meanwhile. Every other request goes through `enter`: it starts at once if it
-may, or waits here, without a task, until the engine calls back.
+an upstream server answers: they hold a slot of it meanwhile. Every other request goes through `enter`: it starts at
+once if it may, or waits here, without a task, until the engine calls back.
 
 A request whose size is unknown at entry is charged with the mean size of such requests in its class. Every request is
 charged with the bytes really sent when its permit closes.
@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Protocol
 from qosweb.admission.engine_driver import EngineDriver
 from qosweb.admission.outcomes import Denial, Hold, Permit, Wait
 from qosweb.engine.local.requests import Deny, GoTo, Phase, Request, Start
+from qosweb.engine.replicated.servers import SLOT
 from qosweb.webqos.policy.environment import REQUEST_BYTES
 
 if TYPE_CHECKING:
@@ -31,13 +32,18 @@ if TYPE_CHECKING:
     from qosweb.engine.engine import Engine
     from qosweb.engine.local.request_ids import RequestId
     from qosweb.engine.local.requests import Decision
+    from qosweb.engine.local.slot_queue import SlotQueue
+
+Servers = tuple[tuple[str, bool], ...]  # of one route: name, and whether all nodes share the server
 
 MEAN_OF = 8  # weight of the exponential mean, in responses
 HEAD_BYTES = 256  # default cost of a request in addition to its body, until it is measured
 
 
 class SendThrottle(Protocol):
-    """Limits the bytes that a process sends per second."""
+    """Limits the bytes that a process sends per second, while `is_limited`."""
+
+    is_limited: bool
 
     def try_send(self, cost: int) -> bool:
         """Whether a response of this cost may be sent at once, in no order. If so, it is charged."""
@@ -54,8 +60,8 @@ class OpenGate:
     def start(self, account: ClassAccount, size: int) -> bool:  # noqa: ARG002
         return True
 
-    def hold(self, account: ClassAccount) -> Hold | None:
-        """See `AdmissionControl.hold`."""
+    def hold(self, account: ClassAccount, servers: Servers, name: str) -> Hold | None:  # noqa: ARG002
+        """Start a request at the server `name` if it may start at once."""
         self._count_in(account)
         return Hold(account, None)
 
@@ -72,6 +78,7 @@ class OpenGate:
         account: ClassAccount,
         size: int | None,  # noqa: ARG002
         on_decided: OnDecided,  # noqa: ARG002
+        servers: Servers | None = None,  # noqa: ARG002
     ) -> Decided | Wait:
         """See `AdmissionControl.enter`."""
         self._count_in(account)
@@ -79,6 +86,9 @@ class OpenGate:
 
     def resize(self, permit: Permit, size: int) -> None:  # noqa: ARG002
         permit.meter_mark = self._meter.restart(self._clock.read())
+
+    def leave_server(self, permit: Permit, *, failed: bool) -> None:
+        pass
 
     def lend(self, permit: Permit, bytes_sent: int) -> None:
         """Nothing to do: there are no channels."""
@@ -133,35 +143,38 @@ class EngineGate(OpenGate):
         assert self._throttle is not None
         return self._opens[account.number] and self._throttle.try_send(self.fixed_bytes + size)
 
-    def hold(self, account: ClassAccount) -> Hold | None:
-        if self._throttle is not None or not self._opens[account.number]:
+    @property
+    def is_limited(self) -> bool:
+        """Whether responses are paced."""
+        return self._throttle is not None and self._throttle.is_limited
+
+    def hold(self, account: ClassAccount, servers: Servers, name: str) -> Hold | None:
+        if self.is_limited:
             return None
-        cost = self.fixed_bytes + self._means.get(account.name, REQUEST_BYTES)
-        request = self._engine.local_queue.hold(account.number, cost)
+        queue = self._engine.slot_queue(servers)
+        request = queue.start_at(account.number, name)
         if request is None:
             return None
         self._count_in(account)
-        return Hold(account, request)
+        return Hold(account, request, queue, self._clock.read())
 
     def release(self, hold: Hold, bytes_sent: int) -> None:
-        assert hold.request is not None
-        queue = self._engine.local_queue
-        queue.now_ms = self.driver.now_ms()  # the request that starts next may be late already
-        queue.finish(hold.request, self.fixed_bytes + bytes_sent)
-        self._learn_size(hold.account.name, bytes_sent)
+        queue, request = hold.queue, hold.request
+        assert queue is not None
+        assert request is not None
+        queue.finish(request, max(1, int((self._clock.read() - hold.since) * SLOT)))
+        self._engine.local_queue.served(hold.account.number, 0, self.fixed_bytes + bytes_sent)
+        if queue.pool.scheduler.queued:
+            self.driver.poke()
         super().release(hold, bytes_sent)
 
     def permit_for(self, hold: Hold) -> Permit:
-        request = hold.request
-        assert request is not None
-        self._engine.local_queue.tell(request)
         self.driver.poke()
         mark = self._meter.enter(self._clock.read())
-        return Permit(self, hold.account, None, request, mark, fixed_bytes=self.fixed_bytes, learns_size=True)
-
-    def _learn_size(self, name: str, bytes_sent: int) -> None:
-        mean = self._means.get(name, bytes_sent)
-        self._means[name] = mean + (bytes_sent - mean) // MEAN_OF
+        return Permit(
+            self, hold.account, None, hold.request, mark, fixed_bytes=self.fixed_bytes, queue=hold.queue,
+            slot_since=hold.since,
+        )  # fmt: skip
 
     def _refresh(self) -> None:
         """Recompute which classes may start at once."""
@@ -182,10 +195,17 @@ class EngineGate(OpenGate):
     # ---- all other requests
 
     def enter(
-        self, facts: RequestFacts, account: ClassAccount, size: int | None, on_decided: OnDecided
+        self,
+        facts: RequestFacts,
+        account: ClassAccount,
+        size: int | None,
+        on_decided: OnDecided,
+        servers: Servers | None = None,
     ) -> Decided | Wait:
         driver, local_queue = self.driver, self._engine.local_queue
         driver.expire_overdue()
+        if servers is not None:
+            return self._enter_pool(facts, account, on_decided, self._engine.slot_queue(servers))
         ticket = self._redirects.check_ticket(facts)
         if ticket is not None and ticket.class_number < len(self._accounts.accounts):
             account = self._accounts.accounts[ticket.class_number]  # here the request has another host
@@ -193,7 +213,7 @@ class EngineGate(OpenGate):
         cost = self.fixed_bytes + (self._means.get(account.name, REQUEST_BYTES) if size is None else size)
         learns_size = size is None
         if ticket is None:
-            started = local_queue.start_at_once(account.number, cost, may_exceed=self._throttle is not None)
+            started = local_queue.start_at_once(account.number, cost, may_exceed=self.is_limited)
             if started is not None:
                 driver.poke()
                 return self._permit(account, rid, started, learns_size=learns_size)
@@ -205,7 +225,6 @@ class EngineGate(OpenGate):
                 ticket.owner, ticket.number, account.number, cost, pending.on_decision, ticket.left_ms
             ) or local_queue.start_at_once(account.number, cost)
         if request is None:
-            local_queue.tell_held()
             request = local_queue.submit(account.number, cost, driver.now_ms(), pending.on_decision)
         driver.poke()
         if isinstance(request, Deny):
@@ -216,9 +235,50 @@ class EngineGate(OpenGate):
         pending.request = request
         return pending
 
+    def _enter_pool(
+        self, facts: RequestFacts, account: ClassAccount, on_decided: OnDecided, queue: SlotQueue
+    ) -> Decided | Wait:
+        """Ask for a slot of an upstream server."""
+        driver = self.driver
+        started = queue.start_at_once(account.number)
+        if started is not None:
+            driver.poke()
+            return self._slot_permit(account, started, queue)
+        pending = WaitingRequest(self, facts, account, None, on_decided, learns_size=False, queue=queue)
+        cost = queue.pool.mean_us(account.number)
+        request = queue.submit(account.number, cost, driver.now_ms(), pending.on_decision)
+        driver.poke()
+        if isinstance(request, Deny):
+            return _denial(request, account, None)
+        pending.request = request
+        return pending
+
+    def _slot_permit(self, account: ClassAccount, request: Request, queue: SlotQueue) -> Permit:
+        self._count_in(account)
+        now = self._clock.read()
+        local_queue = self._engine.local_queue
+        rate_bps = local_queue.channel_bps(account.number, self.fixed_bytes) if self.is_limited else None
+        mark = self._meter.enter(now)
+        return Permit(
+            self, account, None, request, mark, rate_bps=rate_bps, fixed_bytes=self.fixed_bytes, queue=queue,
+            slot_since=now,
+        )  # fmt: skip
+
+    def leave_server(self, permit: Permit, *, failed: bool) -> None:
+        queue, request = permit.queue, permit.request
+        assert queue is not None
+        assert request is not None
+        if request.phase is Phase.RUNNING:
+            used_us = int((self._clock.read() - permit.slot_since) * SLOT)
+            queue.now_ms = self.driver.now_ms()
+            queue.finish(request, max(1, used_us), failed=failed)
+            self.driver.poke()
+
     def outcome(self, pending: WaitingRequest, request: Request, decision: Decision) -> Decided:
         """The outcome of a decision of the engine for a request that waited."""
         match decision:
+            case Start() if pending.queue is not None:
+                return self._slot_permit(pending.account, request, pending.queue)
             case Start():
                 return self._permit(pending.account, pending.rid, request, learns_size=pending.learns_size)
             case GoTo():
@@ -241,7 +301,7 @@ class EngineGate(OpenGate):
             rid,
             request,
             self._meter.enter(self._clock.read()),
-            rate_bps=None if self._throttle is None else request.rate_bps,
+            rate_bps=request.rate_bps if self.is_limited else None,
             fixed_bytes=self.fixed_bytes,
             learns_size=learns_size,
         )
@@ -251,15 +311,17 @@ class EngineGate(OpenGate):
         self.driver.deliver(pending.deliver)
         return self._clock.read()
 
-    def cancel(self, request: Request) -> None:
+    def cancel(self, request: Request, of_pool: SlotQueue | None) -> None:
         """Cancel a request that has not started, perhaps just after the engine decided."""
-        local_queue = self._engine.local_queue
-        local_queue.now_ms = self.driver.now_ms()  # the request that starts next may be late already
-        local_queue.cancel(request)
+        queue = of_pool or self._engine.local_queue
+        queue.now_ms = self.driver.now_ms()  # the request that starts next may be late already
+        queue.cancel(request)
         self.driver.poke()
 
     def resize(self, permit: Permit, size: int) -> None:
         super().resize(permit, size)
+        if permit.queue is not None:
+            return
         request = permit.request
         assert request is not None
         self._engine.local_queue.resize(request, self.fixed_bytes + size)
@@ -267,6 +329,8 @@ class EngineGate(OpenGate):
             permit.rate_bps = request.rate_bps
 
     def lend(self, permit: Permit, bytes_sent: int) -> None:
+        if permit.queue is not None:
+            return  # it has no channel of the pipe
         assert permit.request is not None
         local_queue = self._engine.local_queue
         local_queue.now_ms = self.driver.now_ms()  # the request that starts next may be late already
@@ -274,6 +338,8 @@ class EngineGate(OpenGate):
         self.driver.poke()
 
     def reclaim(self, permit: Permit, bytes_left: int) -> bool:
+        if permit.queue is not None:
+            return True
         assert permit.request is not None
         has_channel = self._engine.local_queue.reclaim(permit.request, max(1, bytes_left))
         if has_channel:
@@ -285,10 +351,17 @@ class EngineGate(OpenGate):
         request = permit.request
         assert request is not None
         local_queue = self._engine.local_queue
+        if permit.queue is not None:
+            self.leave_server(permit, failed=True)
+            local_queue.served(permit.account.number, 0, self.fixed_bytes + bytes_sent)  # the node has sent it
+            super().settle(permit, bytes_sent, is_sample=False)
+            return
         local_queue.now_ms = self.driver.now_ms()  # the request that starts next may be late already
         local_queue.finish(request, self.fixed_bytes + bytes_sent)
         if permit.learns_size:
-            self._learn_size(permit.account.name, bytes_sent)
+            name = permit.account.name
+            mean = self._means.get(name, bytes_sent)
+            self._means[name] = mean + (bytes_sent - mean) // MEAN_OF
         self.driver.poke()
         super().settle(permit, bytes_sent, is_sample=is_sample)
 
@@ -296,7 +369,7 @@ class EngineGate(OpenGate):
 class WaitingRequest(Wait):
     """A queued request: the engine has not decided yet."""
 
-    __slots__ = ("_at", "_decision", "_gate", "_on_decided", "facts", "learns_size", "request")
+    __slots__ = ("_at", "_decision", "_gate", "_on_decided", "facts", "learns_size", "queue", "request")
 
     def __init__(
         self,
@@ -307,8 +380,10 @@ class WaitingRequest(Wait):
         on_decided: OnDecided,
         *,
         learns_size: bool,
+        queue: SlotQueue | None = None,
     ) -> None:
         super().__init__(account, rid)
+        self.queue = queue  # of the upstream servers, if it waits for one
         self.facts = facts
         self.learns_size = learns_size
         self.request: Request | None = None  # set once it is queued
@@ -334,7 +409,7 @@ class WaitingRequest(Wait):
     def cancel(self) -> None:
         if self._on_decided is not None and self.request is not None:
             self._on_decided = None
-            self._gate.cancel(self.request)
+            self._gate.cancel(self.request, self.queue)
 
 
 def _denial(decision: Deny, account: ClassAccount, rid: RequestId | None) -> Denial:

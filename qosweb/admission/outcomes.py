@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from qosweb.admission.class_accounts import ClassAccount
     from qosweb.engine.local.request_ids import RequestId
     from qosweb.engine.local.requests import Request
+    from qosweb.engine.local.slot_queue import SlotQueue
 
 Fields = tuple[tuple[str, str], ...]
 
@@ -66,6 +67,7 @@ class Issuer(Protocol):
 
     def settle(self, permit: Permit, bytes_sent: int, *, is_sample: bool) -> None: ...
     def resize(self, permit: Permit, size: int) -> None: ...
+    def leave_server(self, permit: Permit, *, failed: bool) -> None: ...
     def lend(self, permit: Permit, bytes_sent: int) -> None: ...
     def reclaim(self, permit: Permit, bytes_left: int) -> bool: ...
 
@@ -79,9 +81,12 @@ class Permit:
         "fixed_bytes",
         "learns_size",
         "meter_mark",
+        "queue",
         "rate_bps",
         "request",
         "rid",
+        "server",
+        "slot_since",
     )
 
     def __init__(
@@ -95,6 +100,8 @@ class Permit:
         rate_bps: int | None = None,
         fixed_bytes: int = 0,
         learns_size: bool = False,
+        queue: SlotQueue | None = None,
+        slot_since: float = 0.0,
     ) -> None:
         self._issuer: Issuer | None = issuer
         self.account = account
@@ -103,12 +110,23 @@ class Permit:
         self.meter_mark = meter_mark  # see CapacityMeter
         self.rate_bps = rate_bps  # of its channel: what a paced response gets at least; None: it is not paced
         self.fixed_bytes = fixed_bytes  # what the request costs in addition to its body
+        self.queue = queue  # of the upstream servers, if it has a slot of one
+        self.server = "" if queue is None or request is None else request.server.partition("@")[0]
+        self.slot_since = slot_since
         self.learns_size = learns_size  # the size was unknown at entry: the class's mean was charged
 
     def resize(self, size: int) -> None:
         """Set the size of the body, which has become known; service begins now."""
         if self._issuer is not None:
             self._issuer.resize(self, size)
+
+    def leave_server(self, *, failed: bool = False) -> None:
+        """The upstream server is done with the request: its slot is free. Later calls do nothing.
+
+        `failed`: its service time says nothing about the server.
+        """
+        if self._issuer is not None and self.queue is not None:
+            self._issuer.leave_server(self, failed=failed)
 
     def lend(self, bytes_sent: int) -> None:
         """Release the channel, because the client does not read. `bytes_sent`: of the body, so far."""
@@ -131,12 +149,16 @@ class Permit:
 
 
 class Hold:
-    """A channel that a request of the fast path holds while another server answers it."""
+    """A slot that a request of the fast path holds while an upstream server answers it."""
 
-    __slots__ = ("account", "request")
+    __slots__ = ("account", "queue", "request", "since")
 
-    def __init__(self, account: ClassAccount, request: Request | None) -> None:
+    def __init__(
+        self, account: ClassAccount, request: Request | None, queue: SlotQueue | None = None, since: float = 0.0
+    ) -> None:
         self.account = account
+        self.queue = queue  # of the upstream servers, if there is an engine
+        self.since = since
         self.request = request  # as the engine knows it, if there is an engine
 
 

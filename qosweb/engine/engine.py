@@ -17,6 +17,8 @@ from cluster.names import make_view
 from qosweb.engine.local.batch_timing import SUPPLIED_MS, can_wait
 from qosweb.engine.local.local_queue import LocalQueue
 from qosweb.engine.local.outbox import BatchOutbox
+from qosweb.engine.local.server_laws import ServerLaws
+from qosweb.engine.local.slot_queue import SlotQueue
 from qosweb.engine.replicated import entries
 from qosweb.engine.replicated.classes import ClassNumbers
 from qosweb.engine.replicated.compiled_policy import CompiledPolicy
@@ -27,16 +29,23 @@ from qosweb.engine.replicated.effects import (
     PolicyChanged,
     Reported,
     RestatementNeeded,
+    Sampled,
+    SlotGranted,
     UpstreamsReported,
     Viewed,
 )
 from qosweb.engine.replicated.entries import NodeReport, PolicyText
 from qosweb.engine.replicated.flows import STEP_MS, Flow
+from qosweb.engine.replicated.servers import server_id
 from qosweb.engine.replicated.state_machine import QosStateMachine
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from cluster.names import ProcessId, View
+    from qosweb.engine.local.request_queue import RequestQueue
     from qosweb.engine.replicated.entries import NodeBatch
+    from qosweb.engine.replicated.pool_batch import PoolBatch
     from qosweb.engine.replicated.upstreams import UpstreamReport
 
 NUMBERS_BITS = 20  # at most 2**20 requests per second of a node's life
@@ -73,7 +82,11 @@ class Engine:
         self.replicated = QosStateMachine(me, CompiledPolicy.empty(), self._of_replicated)
         self.solo: QosStateMachine | None = None
         self._policy = policy  # the policy that was last in force here
-        self.local_queue = LocalQueue(me, self.replicated, self.outbox, life << NUMBERS_BITS)
+        numbers = life << NUMBERS_BITS
+        self.local_queue = LocalQueue(me, self.replicated, self.outbox, numbers)
+        self.slot_queues: dict[tuple[tuple[str, bool], ...], SlotQueue] = {}  # by name and scope of the servers
+        self._laws = ServerLaws()
+        self._limits: dict[str, tuple[str, int, int, int]] = {}  # decisions for the next batch, by server
         self.in_flight: NodeBatch | None = None
         self._is_member = is_member
         self._offset_ms = 0  # cluster time minus the node's time
@@ -126,6 +139,7 @@ class Engine:
         self.in_flight = None  # its outcome no longer matters
         self.solo = QosStateMachine(self.me, self._policy, self._of_solo)
         self.solo.time_ms = self.replicated.time_ms
+        self.solo.servers.limits_at_first = self.replicated.servers.parts()
         self._solo_offset_ms = self.solo.time_ms - self.now_ms
         if self._is_member:
             self.outbox.policy = None  # it is for the cluster only
@@ -133,7 +147,8 @@ class Engine:
         self.local_queue.in_minority = self._is_member
         self.solo.view_changed(0, make_view(0, {self.me: 0}))
         self._report_again()
-        self.local_queue.cut_off()
+        for queue in self.queues:
+            queue.cut_off()
 
     def together(self) -> None:
         """Enter the primary view: the replicated state machine decides."""
@@ -151,10 +166,11 @@ class Engine:
 
     def _use(self, machine: QosStateMachine) -> None:
         self.local_queue.machine = machine
+        self._laws.machine_changed()
+        self._limits.clear()
         if machine is self.replicated:
             self._catch_up(machine.time_ms)
-        self.local_queue.ahead_ms = self.time_ms - self.now_ms
-        self.local_queue.refresh()
+        self._refresh()
 
     # ---- the order
 
@@ -178,8 +194,13 @@ class Engine:
         if machine is self.replicated:
             self._catch_up(machine.time_ms)
         if machine is self.local_queue.machine:
-            self.local_queue.ahead_ms = self.time_ms - self.now_ms
-            self.local_queue.refresh()
+            self._refresh()
+
+    def _refresh(self) -> None:
+        self.local_queue.ahead_ms = self.time_ms - self.now_ms
+        self.local_queue.refresh()
+        for queue in self.slot_queues.values():
+            queue.attach()
 
     def _catch_up(self, time_ms: int) -> None:
         self._offset_ms = max(self._offset_ms, time_ms - self.now_ms)
@@ -200,11 +221,27 @@ class Engine:
     def _is_due(self) -> bool:
         """A request waits for the content of the next batch."""
         outbox = self.outbox
-        return outbox.is_awaited or (outbox.frees and bool(self.machine.scheduler.waiting()))
+        if self._limits or outbox.is_awaited or (outbox.frees and self.machine.scheduler.waiting()):
+            return True
+        return any(
+            queue.outbox.is_awaited or (queue.outbox.frees and queue.pool.scheduler.waiting())
+            for queue in self.slot_queues.values()
+        )
+
+    @property
+    def is_silent(self) -> bool:
+        """There is nothing to send."""
+        return (
+            self.outbox.is_empty
+            and not self._limits
+            and all(queue.outbox.is_empty for queue in self.slot_queues.values())
+        )
 
     @property
     def _can_wait(self) -> bool:
         if self.solo is not None or self.now_ms >= self._sent_at_ms + SUPPLIED_MS:
+            return False
+        if self._limits or any(not queue.outbox.is_empty for queue in self.slot_queues.values()):
             return False
         return can_wait(self.replicated, self.local_queue, self.outbox)
 
@@ -216,30 +253,40 @@ class Engine:
 
     def next_call_ms(self) -> int | None:
         """The latest time for the next call of `flush` and `tick`, by the node's clock."""
-        wakes = [self.local_queue.next_deadline_ms()]
-        if self.in_flight is None and not self.outbox.is_empty:
+        wakes = [queue.next_deadline_ms() for queue in self.queues]
+        wakes.append(self._laws.next_ms(self.machine))
+        if self.in_flight is None and not self.is_silent:
             wait_ms = SUPPLIED_MS if self._may_send and self._is_due else QUIET_MS
             wakes.append(max(self._sent_at_ms, self._refused_ms) + wait_ms)
-        if self._may_send and self.machine.scheduler.wake_ms is not None:
-            wakes.append(self.machine.scheduler.wake_ms - (self.time_ms - self.now_ms))
+        if self._may_send and (wake_ms := self.machine.wake_ms) is not None:
+            wakes.append(wake_ms - (self.time_ms - self.now_ms))
         return min((one for one in wakes if one is not None), default=None)
 
     def tick(self, now_ms: int) -> None:
-        self.now_ms = now_ms
-        self.local_queue.tick(now_ms)
+        for queue in self.queues:
+            queue.tick(now_ms)
+        for decision in self._laws.tick(self.machine, now_ms, in_minority=self.local_queue.in_minority):
+            self._limits[decision[0]] = decision
 
     def flush(self, now_ms: int) -> bytes | None:
         """Return the batch to broadcast now, if any; the caller reports its end by `ended`. Alone, apply it at once."""
         self.now_ms = now_ms
         if not self._may_send:
             return None
-        wake_ms = self.machine.scheduler.wake_ms
+        wake_ms = self.machine.wake_ms
         is_awake = wake_ms is not None and wake_ms <= self.time_ms
-        if not (is_awake or self.should_send or (not self.outbox.is_empty and now_ms >= self._sent_at_ms + QUIET_MS)):
+        if not (is_awake or self.should_send or (not self.is_silent and now_ms >= self._sent_at_ms + QUIET_MS)):
             return None
         self._sent_at_ms = now_ms
         restated = self.local_queue.make_restatement() if self.outbox.restates else None
         batch = self.outbox.take(self.time_ms, self.machine.generation, restated)
+        batch.limits = list(self._limits.values())
+        self._limits.clear()
+        for queue in self.slot_queues.values():
+            if restated is not None:
+                batch.pools.append(queue.restatement())
+            elif not queue.outbox.is_empty:
+                batch.pools.append(queue.outbox.take(queue.key))
         body = entries.encode(batch)
         if self.solo is None:
             self.in_flight = batch
@@ -250,17 +297,20 @@ class Engine:
             self.solo.apply(self._solo_position, self.me, body)
         finally:
             self._is_applying = False
-        self.local_queue.on_batch_applied(batch)
+        self._on_batch_applied(batch)
         self._applied(self.solo)
         return None
 
     def ended(self, batch: NodeBatch, delivered: bool) -> None:
         """A batch in flight was applied here, or will never be applied anywhere."""
         if delivered:
-            self.local_queue.on_batch_applied(batch)
+            self._on_batch_applied(batch)
         else:
             self._refused_ms = self.now_ms
-            self.outbox.put_back(batch, self._number_of(batch.generation))
+            number_of = self._number_of(batch.generation)
+            self.outbox.put_back(batch, number_of)
+            for queue, of_pool in self._of_pools(batch):
+                queue.outbox.put_back(of_pool, number_of)
             if self.solo is not None and self._is_member:
                 self.outbox.policy = None
             if batch is self.in_flight:
@@ -268,11 +318,36 @@ class Engine:
         if batch is self.in_flight:
             self.in_flight = None
 
+    def _on_batch_applied(self, batch: NodeBatch) -> None:
+        self.local_queue.on_batch_applied(batch)
+        for queue, of_pool in self._of_pools(batch):
+            queue.on_pool_batch_applied(of_pool)
+
+    def _of_pools(self, batch: NodeBatch) -> Iterator[tuple[SlotQueue, PoolBatch]]:
+        for of_pool in batch.pools:
+            for queue in self.slot_queues.values():
+                if queue.key == of_pool.servers:
+                    yield queue, of_pool
+
     def _number_of(self, generation: int) -> ClassNumbers:
         """Map class numbers of an earlier policy of the cluster to those in force here."""
         return ClassNumbers(self.replicated.names.get(generation, ()), self._names, self._policy.default)
 
     # ---- requests of the node
+
+    @property
+    def queues(self) -> list[RequestQueue]:
+        """All queues of this node: for its pipe, and for the pools of its upstream servers."""
+        return [self.local_queue, *self.slot_queues.values()]
+
+    def slot_queue(self, servers: tuple[tuple[str, bool], ...]) -> SlotQueue:
+        """The queue for the upstream servers of one route: the name of each, and whether it is shared."""
+        found = self.slot_queues.get(servers)
+        if found is None:
+            key = tuple(sorted(server_id(self.me.name, name, is_shared=shared) for name, shared in servers))
+            found = self.slot_queues[servers] = SlotQueue(self.local_queue, key)
+            found.now_ms = self.now_ms
+        return found
 
     def report_capacity(self, report: NodeReport) -> None:
         self.report = self.outbox.report = report
@@ -298,6 +373,14 @@ class Engine:
         if type(effect) is Granted:  # by far the most frequent
             if self.solo is None:
                 self.local_queue.granted(effect)
+            return
+        if type(effect) is SlotGranted:
+            if self.solo is None:
+                self._granted_slot(effect)
+            return
+        if type(effect) is Sampled:
+            if self.solo is None:
+                self._laws.absorb(self.replicated, effect.server, effect.rows)
             return
         match effect:
             case PolicyChanged(position, _) if self.solo is not None:
@@ -329,8 +412,19 @@ class Engine:
                 self.listener.refused(effect)
             case Viewed():
                 pass
+            case SlotGranted():
+                self._granted_slot(effect)
+            case Sampled(server, rows):
+                assert self.solo is not None
+                self._laws.absorb(self.solo, server, rows)
             case _:
                 self._handle(effect)
+
+    def _granted_slot(self, grant: SlotGranted) -> None:
+        for queue in self.slot_queues.values():
+            if queue.key == grant.pool:
+                queue.now_ms = self.now_ms
+                queue.granted_slot(grant)
 
     def _handle(self, effect: Effect) -> None:
         if isinstance(effect, RestatementNeeded):
@@ -341,5 +435,8 @@ class Engine:
         """Unfinished requests keep their class by its name."""
         before, self._names, self._policy = self._names, list(policy.names), policy
         now = {name: at for at, name in enumerate(policy.names)}
-        self.local_queue.policy_changed([now.get(name, policy.default) for name in before])
+        numbers = [now.get(name, policy.default) for name in before]
+        for queue in self.queues:
+            queue.policy_changed(numbers)
+        self._laws.policy_changed()
         self.listener.policy_changed(position, policy)

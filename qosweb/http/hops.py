@@ -13,13 +13,14 @@ import re
 from typing import TYPE_CHECKING, NamedTuple
 
 from qosweb.http.forwarded import fields_for_next_server
-from qosweb.http.request_heads import CLIENT_CLAIM, CONNECTION, MAX_FORWARDS, REQUEST_ID, VIA
+from qosweb.http.request_heads import CLIENT_CLAIM, MAX_FORWARDS, NAMED_FIELDS, REQUEST_ID, VIA
 
 if TYPE_CHECKING:
     from qosweb.http.request_heads import RequestHead
 
 Field = tuple[bytes, bytes]
 
+_UNUSUAL = NAMED_FIELDS | VIA | MAX_FORWARDS | CLIENT_CLAIM | REQUEST_ID
 _REQUEST_ID = re.compile(rb"[\x21-\x7e]{1,128}")
 
 
@@ -36,8 +37,13 @@ def outgoing_fields(head: RequestHead, *, me: bytes) -> OutgoingFields:
     """Remove hop-by-hop fields and framing, extend Via, lower Max-Forwards. ``me``: the name of this node."""
     bits, fields = head.bits, head.fields
     lines = [field.wire for field in fields]
-    if bits & CONNECTION:
-        named = {word.strip().lower().decode("latin-1") for value in head.raw(CONNECTION) for word in value.split(b",")}
+    if not bits & _UNUSUAL and head.is_http_1_1:
+        lines.append(b"Via: 1.1 %b\r\n" % me)
+        return OutgoingFields(b"".join(lines), (), b"", is_loop=False)
+    if bits & NAMED_FIELDS:
+        named = {
+            word.strip().lower().decode("latin-1") for value in head.raw(NAMED_FIELDS) for word in value.split(b",")
+        }
         lines = [field.wire for field in fields if field.name not in named]
     hops = [b"1.1 " + me if head.is_http_1_1 else b"1.0 " + me]
     is_loop = False

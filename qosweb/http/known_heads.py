@@ -29,11 +29,12 @@ class KnownHeads(Generic[Meaning]):
         """Whether ``head`` is worth keeping: it came before, and is not too long."""
         if len(head) > HEAD_LEN_MAX:
             return False
-        if (mark := hash(head)) in self._seen_once:
+        seen, mark = self._seen_once, hash(head)
+        if mark in seen:
             return True
-        if len(self._seen_once) >= SEEN_ONCE_MAX:
-            self._seen_once.clear()
-        self._seen_once.add(mark)
+        if len(seen) >= SEEN_ONCE_MAX:
+            seen.clear()
+        seen.add(mark)
         return False
 
     def keep(self, head: bytes, meaning: Meaning) -> None:

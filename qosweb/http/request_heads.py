@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import functools
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from qosweb.http.field_lines import FIELD_LINE, TOKEN, KnownLines
 from qosweb.http.forwarded import is_about_client
@@ -43,6 +43,7 @@ _SLASH = ord("/")
 _NO_VERSION = re.compile(rb"" + TOKEN + rb" /[\x21-\x7e]*")
 _BEGUN_REQUEST_LINE = re.compile(rb"(?:" + TOKEN + rb"(?: [^\x00-\x1f\x7f]*)?)?\r?")
 _BEGUN_FIELD_LINE = re.compile(rb"(?:" + TOKEN + rb"(?::[\t\x20-\x7e\x80-\xff]*)?)?\r?")
+_PERSISTENCE = re.compile(rb"(?i:keep-alive|close)?")
 _LENGTH = re.compile(rb"[0-9]{1,20}")
 _CODINGS = re.compile(rb"(?:(?!(?:chunked|identity)[ \t]*,)" + TOKEN + rb"[ \t]*,[ \t]*)*chunked", re.IGNORECASE)
 
@@ -59,6 +60,7 @@ VIA = 1 << 8
 CLIENT_CLAIM = 1 << 9  # says who the client is; see `forwarded`
 REQUEST_ID = 1 << 10
 MAX_FORWARDS = 1 << 11
+NAMED_FIELDS = 1 << 12  # a Connection that names fields of one hop
 _SINGLE_VALUES = (b"user-agent", b"content-type", b"content-location", b"content-range", b"etag", b"server")
 _BITS = {
     b"host": HOST,
@@ -99,6 +101,8 @@ class RequestField:
         self.value = value
         self.name, self.bit, passes = _read_name(raw_name)
         self.wire = b"%b: %b\r\n" % (raw_name, value) if passes else b""
+        if self.bit == CONNECTION and not _PERSISTENCE.fullmatch(value):
+            self.bit |= NAMED_FIELDS
 
     @property
     def text(self) -> str:
@@ -130,13 +134,33 @@ class _RequestLines(KnownLines[RequestField]):
         return field
 
 
+class _RequestLine(NamedTuple):
+    method: str
+    target: str
+    is_http_1_1: bool
+
+
+class _FirstLines(KnownLines[_RequestLine]):
+    """Request lines: most requests are for few pages."""
+
+    __slots__ = ()
+
+    def learn(self, line: bytes) -> _RequestLine:
+        return _RequestLine(*read_request_line(line))
+
+
 class RequestHead:
     """A parsed request head. Immutable but for what it computes on demand."""
 
-    __slots__ = ("bits", "fields", "is_chunked", "is_http_1_1", "length", "method", "must_close", "target", "upgrades")
+    __slots__ = (
+        "bits", "fields", "host", "is_chunked", "is_http_1_1", "length", "method", "must_close", "target", "upgrades"
+    )  # fmt: skip
 
-    def __init__(self, method: str, target: str, fields: list[RequestField], bits: int, *, is_http_1_1: bool) -> None:
-        """``bits``: those of the fields, joined."""
+    def __init__(
+        self, method: str, target: str, fields: list[RequestField], bits: int, host: bytes, *, is_http_1_1: bool
+    ) -> None:
+        """``bits``: those of the fields, joined. ``host``: the value of its Host field; empty without one."""
+        self.host = host
         self.method = method
         self.target = target  # as it was sent
         self.is_http_1_1 = is_http_1_1  # otherwise HTTP/1.0
@@ -156,7 +180,7 @@ class RequestHead:
         return self.is_chunked or self.length > 0
 
     def with_target(self, target: str) -> RequestHead:
-        return RequestHead(self.method, target, self.fields, self.bits, is_http_1_1=self.is_http_1_1)
+        return RequestHead(self.method, target, self.fields, self.bits, self.host, is_http_1_1=self.is_http_1_1)
 
     def values(self, name: str) -> list[str]:
         """The values of all field lines with this name, in order."""
@@ -170,7 +194,7 @@ class RequestHead:
 
     def raw(self, bit: int) -> Iterator[bytes]:
         """The values of all fields with this bit, as they were sent."""
-        return (field.value for field in self.fields if field.bit == bit)
+        return (field.value for field in self.fields if field.bit & bit)
 
     def _read_framing(self) -> None:
         if self.bits & _FRAMING == _FRAMING:
@@ -194,29 +218,32 @@ class RequestHead:
 class RequestHeads:
     """Parses request heads with at most ``fields_max`` fields."""
 
-    __slots__ = ("_fields_max", "lines")
+    __slots__ = ("_fields_max", "_first_lines", "lines")
 
     def __init__(self, fields_max: int) -> None:
         self._fields_max = fields_max
+        self._first_lines = _FirstLines()
         self.lines = _RequestLines()
 
     def read(self, head: bytes) -> RequestHead:
         """Parse a complete head, with its empty line and without empty lines before it. Raises BadRequestHead."""
         lines = head[:-4].split(b"\r\n")
-        method, target, is_http_1_1 = read_request_line(lines[0])
+        method, target, is_http_1_1 = self._first_lines[lines[0]]
         del lines[0]
         if len(lines) > self._fields_max:
             raise BadRequestHead(431, "its head has too many fields")
         fields = list(map(self.lines.__getitem__, lines))
-        bits = 0
+        bits, host = 0, b""
         for field in fields:
             if bit := field.bit:
                 if bits & bit & _ONCE:
                     raise BadRequestHead(400, f"it has two fields {field.name}")
                 bits |= bit
+                if bit == HOST:
+                    host = field.value
         if is_http_1_1 and not bits & HOST:
             raise BadRequestHead(400, "it has no Host")
-        return RequestHead(method, target, fields, bits, is_http_1_1=is_http_1_1)
+        return RequestHead(method, target, fields, bits, host, is_http_1_1=is_http_1_1)
 
     def check_begun(self, begun: bytes, start: int) -> int:
         """Check ``begun``, the beginning of a head, from ``start`` on, where a line begins. Raises BadRequestHead.

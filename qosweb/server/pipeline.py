@@ -4,7 +4,7 @@ A request passes the stages in order until one of them returns a response. A pla
 response is cached with the page, and ``qosweb.server.connection.connection`` sends it at once (the fast path).
 """
 
-from qosweb.server.proxy.forward import ForwardTarget
+from qosweb.server.proxy.attempts import ForwardTarget
 from qosweb.server.request.answers import Answer
 from qosweb.server.request.exchange import Exchange, Waiting
 from qosweb.server.request.release_stages import choose_release, send_blob

@@ -1,4 +1,4 @@
-"""Renders the ``/status`` of a node for the terminal: the view, the nodes, and the classes with their shares as bars.
+"""Renders the ``/status`` of a node for the terminal: the view, nodes, classes with their shares as bars, upstreams.
 
 All shares are relative to the capacity of the nodes in the view. The filled part of a bar is the recent share of a
 class; a mark shows its share if all classes demand everything.
@@ -30,22 +30,28 @@ NAME_MAX = 40
 GUARANTEE_MAX = 24
 CLASSES_MAX = 40
 NODES_MAX = 32
+LATE_S = 1.0  # figures this old are marked
 MARK = "┃"
+OTHER_FORMAT = "the status of the node has an unknown format: does the node run another version?"
 
 
 def picture(status: Mapping[str, Any], before: Mapping[str, Any] | None, seconds: float, width: int) -> Group:
     """Render ``status``. With ``before``, the status ``seconds`` ago, rates are shown too."""
-    parts: list[RenderableType] = [_head(status)]
+    parts: list[RenderableType] = [head_of(status)]
     if status.get("nodes"):
-        parts += [Text(), _nodes(status, width)]
+        parts += [Text(), nodes_of(status, width)]
     parts += [Text(), _classes(status, before, seconds, width)]
     hidden = len(status["classes"]) - CLASSES_MAX
     if hidden > 0:
         parts.append(Text(f"and {hidden} more classes; --json has all of them"))
+    if status.get("upstreams"):
+        parts += [Text(), _upstreams(status)]
+        differences = status.get("upstreams_disagree", ())
+        parts += [Text(f"the tables of the nodes disagree: {text}", style="yellow") for text in differences]
     return Group(*parts)
 
 
-def _head(status: Mapping[str, Any]) -> Text:
+def head_of(status: Mapping[str, Any]) -> Text:
     text = Text()
     scope = status.get("scope", "alone")
     members = status.get("members") or [status["name"]]
@@ -81,12 +87,14 @@ def _head(status: Mapping[str, Any]) -> Text:
     return text
 
 
-def _nodes(status: Mapping[str, Any], width: int) -> Table:
+def nodes_of(status: Mapping[str, Any], width: int) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("node")
-    for column in ("capacity", "in use", "channels", "waiting", "load"):
+    is_narrow = width < NARROW
+    more = () if is_narrow else ("channels", "served/s")
+    for column in ("capacity", "in use", "waiting", *more, "age", "load"):
         table.add_column(column, justify="right")
-    if width >= NARROW:
+    if not is_narrow:
         table.add_column("", no_wrap=True)
     table.add_column("address for clients", overflow="fold")
     nodes = sorted(status["nodes"].items())
@@ -94,19 +102,41 @@ def _nodes(status: Mapping[str, Any], width: int) -> Table:
         is_me = name == status["name"]
         capacity = one["capacity_bytes_per_s"]
         used = min(1.0, one["used_bytes_per_s"] / capacity) if capacity else 0.0
-        filled = min(10, round(one["load"] * 10))
+        live = (status.get("live") or {}).get(name)
+        load = one["load"] if live is None else live["load"]
+        filled = min(10, round(load * 10))
         table.add_row(
             Text(f"{name} *" if is_me else name, style="bold" if is_me else ""),
             _rate(capacity) if capacity else "draining",
             f"{used:.0%}",
-            str(one["channels"]),
-            _number(one["waiting"]),
-            f"{one['load']:.0%}",
-            *(["█" * filled + "░" * (10 - filled)] if width >= NARROW else []),
+            _number(one["waiting"] if live is None else live["waiting"]),
+            *([] if is_narrow else [str(one["channels"]), "" if live is None else f"{live['served_per_s']:.1f}"]),
+            _age(live),
+            f"{load:.0%}",
+            *([] if is_narrow else ["█" * filled + "░" * (10 - filled)]),
             Text(one["url"]),
         )
     if len(nodes) > NODES_MAX:
         table.add_row(f"and {len(nodes) - NODES_MAX} more")
+    return table
+
+
+def _upstreams(status: Mapping[str, Any]) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column("upstream server", overflow="fold", max_width=NAME_MAX)
+    table.add_column("health", overflow="fold")
+    for column in ("in service", "waiting", "requests", "failures"):
+        table.add_column(column, justify="right")
+    servers = sorted(status["upstreams"].items())
+    for name, one in servers[:NODES_MAX]:
+        is_in = one["health"] == "in"
+        table.add_row(
+            Text(name),
+            Text("in" if is_in else f"{one['health']}: {one['reason']}", style="" if is_in else "red"),
+            *(_number(one[key]) for key in ("in_service", "waiting", "requests", "failures")),
+        )
+    if len(servers) > NODES_MAX:
+        table.add_row(f"and {len(servers) - NODES_MAX} more")
     return table
 
 
@@ -121,7 +151,7 @@ def _classes(status: Mapping[str, Any], before: Mapping[str, Any] | None, second
             table.add_row(Text(name), *(_number(one[key]) for key in ("served", "denied", "failed")))
         return table
     by_name = dict(classes)
-    rows = _rows(status, [name for name, _ in classes])
+    rows = rows_of_classes(status, [name for name, _ in classes])
     then = {} if before is None else before["classes"]
     columns = ["waiting", "served", "denied", "gave up"] + (["served/s", "denied/s"] if before is not None else [])
     guarantees = min(GUARANTEE_MAX, max(len("guaranteed"), *(len(row.guaranteed) for row in rows)))
@@ -161,7 +191,7 @@ def _classes(status: Mapping[str, Any], before: Mapping[str, Any] | None, second
     return table
 
 
-def _rows(status: Mapping[str, Any], names: list[str]) -> list[GuaranteeRow]:
+def rows_of_classes(status: Mapping[str, Any], names: list[str]) -> list[GuaranteeRow]:
     """The rows of the class table. Nodes of earlier versions do not list their rules: then shares are shown."""
     rules = (status.get("policy") or {}).get("rules")
     if rules is not None:
@@ -193,6 +223,13 @@ def _more(names: Sequence[str], now: Mapping[str, Any], then: Mapping[str, Any],
         return ""
     more = sum(now[name]["cluster"][key] - then[name]["cluster"][key] for name in both)
     return f"{max(0, more) / seconds:.1f}"
+
+
+def _age(live: Mapping[str, Any] | None) -> Text:
+    """How old the live figures of a node are; marked if the node is late."""
+    if live is None:
+        return Text("none", style="yellow")
+    return Text(f"{live['age_s']:.1f} s", style="yellow" if live["age_s"] >= LATE_S else "")
 
 
 def _since(when: float | None) -> str:

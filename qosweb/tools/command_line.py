@@ -8,8 +8,8 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable
 
-COMMANDS = ("check", "explain", "fmt", "shares", "status", "reload", "drain", "recover", "block", "unblock", "blocks",
-            "publish", "releases", "rollback")  # fmt: skip
+COMMANDS = ("check", "explain", "fmt", "shares", "status", "top", "reload", "drain", "recover", "block", "unblock",
+            "blocks", "publish", "releases", "rollback")  # fmt: skip
 _JSON = "write JSON to standard output, for scripts"
 
 
@@ -20,6 +20,7 @@ def add_commands(add: Callable[[str, str], argparse.ArgumentParser]) -> None:
     _add_fmt(add("fmt", "write specifications in their canonical form"))
     _add_shares(add("shares", "compute the share of every class"))
     _add_status(add("status", "show the state of the cluster as seen by a node"))
+    _add_top(add("top", "watch all nodes, guarantees, queues and latency in the terminal"))
     _add_reload(add("reload", "change the policy of a cluster"))
     _add_drain(add("drain", "stop a node gracefully"))
     _add_recover(add("recover", "last resort: continue without a majority that is lost for good"))
@@ -44,6 +45,10 @@ def run(arguments: argparse.Namespace) -> int:
         from qosweb.tools.explain import explain
 
         return explain(arguments)
+    if arguments.command == "top":
+        from qosweb.tools.top import top
+
+        return top(arguments)
     if arguments.command == "status":
         from qosweb.tools.status import status
 
@@ -157,11 +162,12 @@ examples:
     parser.add_argument("--json", action="store_true", help=_JSON)
 
 
-def _add_admin(parser: argparse.ArgumentParser) -> None:
+def _add_admin(parser: argparse.ArgumentParser, *, has_json: bool = True) -> None:
     node = parser.add_argument_group("node")
     node.add_argument("--admin", metavar="H:P", default="127.0.0.1:8081", help="the node's admin port (127.0.0.1:8081)")
     node.add_argument("--token-file", metavar="F", help="file with the token of the admin port")
-    parser.add_argument("--json", action="store_true", help=_JSON)
+    if has_json:
+        parser.add_argument("--json", action="store_true", help=_JSON)
 
 
 def _add_status(parser: argparse.ArgumentParser) -> None:
@@ -177,6 +183,19 @@ examples:
         "--watch", metavar="SECONDS", nargs="?", const="1", help="repeat at this interval (1) until Ctrl-C"
     )
     _add_admin(parser)
+
+
+def _add_top(parser: argparse.ArgumentParser) -> None:
+    parser.description = (
+        "Show the cluster in the terminal, four times a second: every node with the age of its figures, every class "
+        "with its share against its guarantee, its queue, and the p99 of waiting and service of the last ten seconds. "
+        "Ctrl-C ends it."
+    )
+    parser.epilog = """\
+examples:
+  qosweb top
+  qosweb top --admin 10.0.0.1:8081 --token-file token"""
+    _add_admin(parser, has_json=False)
 
 
 def _add_reload(parser: argparse.ArgumentParser) -> None:

@@ -18,8 +18,15 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from qosweb.webqos import Explanation
+    from qosweb.webqos.policy.terms import Terms
 
 CLASSES_MAX = 10  # names in a list of classes
+_COSTS = {
+    "time": "the time for which they hold a slot of a server",
+    "bytes": "the bytes of their responses",
+    "requests": "the same, each of them",
+    "header": "what the response header {} says",
+}
 _MARKS = {"in force": "*", "overridden": "-", "not now": " ", "shadow": "~"}
 
 
@@ -76,12 +83,17 @@ def _as_json(found: Explanation) -> dict[str, object]:
         "response_time_ms": terms.response_ms,
         "channel": None if terms.channel_bytes is None else {"bytes": terms.channel_bytes, "ms": terms.channel_ms},
         "in_minority": terms.in_minority,
+        "cost": _cost(terms),
         "constraints": [
             {"line": rule.line, "text": rule.text, "state": rule.state, "why": rule.why} for rule in found.rules
         ],
         "before": list(found.goes_before),
         "after": list(found.comes_after),
     }
+
+
+def _cost(terms: Terms) -> str | None:
+    return f'response_header("{terms.cost_header}")' if terms.cost == "header" else terms.cost
 
 
 def _as_text(found: Explanation) -> Iterator[str]:
@@ -120,3 +132,5 @@ def _terms_as_text(found: Explanation) -> Iterator[str]:
     if terms.channel_bytes is not None and terms.channel_ms is not None:
         rate = terms.channel_bytes * 1000 // terms.channel_ms
         yield f"its channel: {terms.channel_bytes} bytes in {terms.channel_ms} ms, {rate} bytes per second"
+    if terms.cost is not None:
+        yield f"its requests cost {_COSTS[terms.cost].format(terms.cost_header)}"

@@ -18,7 +18,7 @@ from rich.text import Text
 
 from qosweb.errors import UsageError
 from qosweb.tools.admin_client import AdminClient, AdminError
-from qosweb.tools.cluster_picture import picture
+from qosweb.tools.cluster_picture import OTHER_FORMAT, picture
 
 if TYPE_CHECKING:
     import argparse
@@ -102,7 +102,7 @@ def _picture(found: dict[str, Any], before: dict[str, Any] | None, seconds: floa
     try:
         return picture(found, before, seconds, console.width)
     except (KeyError, TypeError, AttributeError, ValueError):
-        raise UsageError("the status of the node has an unknown format: does the node run another version?") from None
+        raise UsageError(OTHER_FORMAT) from None
 
 
 def _seconds(text: str) -> float:

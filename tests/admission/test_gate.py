@@ -6,6 +6,7 @@ import asyncio
 
 from qosweb.admission import Denial, Permit, Wait
 from qosweb.admission.gate import HEAD_BYTES, MEAN_OF
+from qosweb.engine.replicated.upstreams import UpstreamReport
 from qosweb.webqos.policy.environment import REQUEST_BYTES
 from tests.admission.requests import Door, Facts
 from tests.cluster.runtime.loops import eventually, run
@@ -16,6 +17,8 @@ BPS = 64 << 10
 
 class Tokens:
     """A throttle with a number of tokens."""
+
+    is_limited = True
 
     def __init__(self, left: int) -> None:
         self.left = left
@@ -121,30 +124,42 @@ def test_a_request_that_waits_starts_when_another_ends() -> None:
     run(story)
 
 
-def test_a_hold_is_a_channel_until_it_is_released_or_becomes_a_permit() -> None:
+def test_a_hold_is_a_slot_until_it_is_released_or_becomes_a_permit() -> None:
+    servers = (("app", True),)
+
     async def story() -> None:
         door = Door(ONE_CHANNEL, BPS)
-        account = door.control.classify(Facts(), door.clock.read())
-        hold = door.control.hold(account)
+        control = door.control
+        assert control.engine is not None
+        assert control.driver is not None
+        control.engine.report_upstreams([UpstreamReport("app", "http://app", True, 1, 1, (), ())])
+        control.driver.turn()
+        account = control.classify(Facts(), door.clock.read())
+        assert control.hold(account, servers, "other") is None
+        hold = control.hold(account, servers, "app")
         assert hold is not None
-        assert (door.control.in_service, account.in_service) == (1, 1)
-        assert door.control.hold(account) is None  # there is one channel
-        wait = door.enter()
+        assert (control.in_service, account.in_service) == (1, 1)
+        assert control.hold(account, servers, "app") is None  # there is one slot
+        decided: list[object] = []
+        wait = control.enter(Facts(), account, lambda one, _at: decided.append(one), servers=servers)
         assert isinstance(wait, Wait)
-        assert door.control.hold(account) is None  # no request overtakes the waiting one
-        door.control.release(hold, 10)
-        await eventually(lambda: bool(door.decided))
-        (started,) = door.decided
+        control.release(hold, 10)
+        await eventually(lambda: bool(decided))
+        started = decided[0]
         assert isinstance(started, Permit)
-        started.close(10)
-        await eventually(lambda: door.control.start(account, 0))
-        again = door.control.hold(account)
+        assert started.server == "app"
+        assert control.hold(account, servers, "app") is None  # no request overtakes
+        started.leave_server()  # the client may read on
+        control.driver.turn()
+        again = control.hold(account, servers, "app")
         assert again is not None
-        permit = door.control.permit_for(again)
-        assert isinstance(door.enter(), Wait)
+        started.close(10)
+        permit = control.permit_for(again)
+        assert control.hold(account, servers, "app") is None
         permit.close(10)
-        await eventually(lambda: len(door.decided) == 2)
-        assert (door.control.in_service, account.in_service) == (1, 1)
+        assert (control.in_service, account.in_service) == (0, 0)
+        server = control.engine.machine.servers.servers["app"]
+        await eventually(lambda: not server.uses)
 
     run(story)
 

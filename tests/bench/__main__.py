@@ -12,12 +12,17 @@ BENCHMARKS = {
     "decisions": "a queued decision in the replicated state machine, by batch, queue length and classes",
     "group": "total order broadcast of three members, compared with pysyncobj, etcd, corosync and a bare sequencer",
     "http": "static files, compared with nginx and aiohttp's add_static",
+    "line": "shares on an outgoing line whose rate nobody has set, in network namespaces",
     "loadgen": "the load generator, compared with wrk at the same rate",
     "memory": "memory of a node before and after a million requests",
     "proxy": "a reverse proxy, compared with nginx and HAProxy by processor time per request",
+    "queries": "queries of the data service, shared by 1, 3 and 5 members; round robin and least loaded",
+    "sending": "a node with a set capacity: what one client gets, and what slow readers cost others",
     "shares": "dividing the capacity among 5, 20 and 50 classes, compared with a linear program of scipy",
     "stack": "one broadcast through the whole group stack, by batch size and by layer",
+    "streams": "time to the first event of an event stream, compared with the server behind",
     "store": "a transaction on disk, compared with plain appends to a file",
+    "tls": "handshakes and encrypted responses, compared with nginx",
     "webqos": "classifying a request with 10 and with 5,000 rules",
 }
 

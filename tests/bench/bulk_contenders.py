@@ -85,6 +85,10 @@ class Run:
     def log(self, name: str) -> str:
         return (self.place / f"{name}.log").read_text(errors="replace")
 
+    def has_ended(self, name: str) -> bool:
+        """Whether the process has ended; `end` still gets its processor time."""
+        return os.waitid(os.P_PID, self.processes[name].pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+
     def end(self, name: str) -> None:
         """Waits for the end of a process, and keeps its processor time."""
         process = self.processes.pop(name)
@@ -136,7 +140,7 @@ def bulk(network: BulkNetwork, content: Path, place: Path) -> Transfer:
     before, lost = network.wire_bytes(), network.lost()
     run.start(SENDER, sys.executable, "-m", "cluster", "send", str(content), "--name", SENDER, "--spool", str(place),
               "--listen", f"{network.address(SENDER)}:0", *members, "--join", contact)  # fmt: skip
-    wait_for(lambda: "accepted" in run.log(SENDER) or run.processes[SENDER].poll() is not None, "the transfer",
+    wait_for(lambda: "accepted" in run.log(SENDER) or run.has_ended(SENDER), "the transfer",
              timeout_s=TRANSFER_S)  # fmt: skip
     wire_bytes, lost = network.wire_bytes() - before, network.lost() - lost
     told = re.search(r"bytes in ([\d.]+) s", run.log(SENDER))
@@ -171,12 +175,10 @@ def udpcast(network: BulkNetwork, content: Path, place: Path) -> Transfer:
     run.start(SENDER, "udp-sender", "--file", str(content), "--interface", "eth0", "--nokbd", "--full-duplex",
               "--min-receivers", str(len(network.receivers)), "--max-bitrate", "285m",
               "--mcast-data-address", GROUP, "--mcast-rdv-address", GROUP)  # fmt: skip
-    seconds, wire_bytes = _timed(run, content.name, lambda name: run.processes[name].poll() is not None)
-    run.end(SENDER)
-    run.cpu.update(dict.fromkeys(network.receivers, 0.0))
-    found = run.measure(seconds, wire_bytes, content.name)
-    found.note += " CPU of the sender only"
-    return found
+    seconds, wire_bytes = _timed(run, content.name, lambda name: run.has_ended(name))
+    for name in (SENDER, *network.receivers):
+        run.end(name)
+    return run.measure(seconds, wire_bytes, content.name)
 
 
 def uftp(network: BulkNetwork, content: Path, place: Path) -> Transfer:
@@ -186,7 +188,7 @@ def uftp(network: BulkNetwork, content: Path, place: Path) -> Transfer:
         run.start(name, "uftpd", "-d", "-D", str(place / name), "-I", "eth0", "-M", GROUP, "-B", "8388608")
     time.sleep(1.0)  # uftpd does not tell when it listens
     run.start(SENDER, "uftp", "-R", "285000", "-I", "eth0", "-M", GROUP, "-P", GROUP, "-B", "8388608", str(content))
-    seconds, wire_bytes = _timed(run, content.name, lambda _name: run.processes[SENDER].poll() is not None)
+    seconds, wire_bytes = _timed(run, content.name, lambda _name: run.has_ended(SENDER))
     run.end(SENDER)
     run.stop_all()
     return run.measure(seconds, wire_bytes, content.name)
@@ -201,7 +203,7 @@ def tcp(network: BulkNetwork, content: Path, place: Path) -> Transfer:
         wait_for(lambda name=name: "ready" in run.log(name), f"{name} to listen")  # type: ignore[misc]
     addresses = [network.address(name) for name in network.receivers]
     run.start(SENDER, sys.executable, "-c", _TCP_SENDER, str(TCP_PORT), str(content), *addresses)
-    seconds, wire_bytes = _timed(run, content.name, lambda _name: run.processes[SENDER].poll() is not None)
+    seconds, wire_bytes = _timed(run, content.name, lambda _name: run.has_ended(SENDER))
     run.end(SENDER)
     for name in network.receivers:
         run.end(name)

@@ -8,6 +8,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from cluster.names import ProcessId, make_view
+from qosweb.engine.laws.service_samples import SampleRow
 from qosweb.engine.local.request_ids import RequestId
 from qosweb.engine.local.tickets import Ticket, TicketOffice, TicketVerdict
 from qosweb.engine.replicated import entries, snapshot
@@ -16,7 +17,9 @@ from qosweb.engine.replicated.classes import NEVER_MS, Totals, Waiter
 from qosweb.engine.replicated.entries import UNUSED, NodeBatch, NodeReport, NodeRestatement, PolicyText
 from qosweb.engine.replicated.flows import Flow
 from qosweb.engine.replicated.pipes import PipeChannel
-from qosweb.engine.replicated.snapshot import ClassSnapshot, EngineSnapshot, PipeSnapshot
+from qosweb.engine.replicated.pool_batch import PoolBatch
+from qosweb.engine.replicated.servers import SlotUse
+from qosweb.engine.replicated.snapshot import ClassSnapshot, EngineSnapshot, PipeSnapshot, PoolSnapshot, ServerSnapshot
 from qosweb.engine.replicated.upstreams import UpstreamReport, Vote
 from tests.support.golden import Case, assert_all_types_occur, check, read
 
@@ -24,6 +27,17 @@ DATA = Path(__file__).parent / "data"
 A, B = ProcessId("a", 7), ProcessId("b")
 UPSTREAM = UpstreamReport(
     "app", "http://10.0.0.5:9000", True, 2, 8, ("shop.example",), ("/api/*",), Vote.OUT, "connection errors"
+)
+POOL = PoolBatch(
+    servers=("app", "other@a"),
+    running=[(7, 0, 20_000, "app")],
+    served=[(0, 2, 30_000)],
+    started=[(8, 1, 21_000, "other@a")],
+    submitted=[(9, 0, 22_000)],
+    denied=[(1, 23_000)],
+    cancelled=[10],
+    finished=[(7, 24_000)],
+    samples=[("app", (SampleRow(3, 1, 4, 5, 6, 7, 8, 9, 10, 11),))],
 )
 BATCH = NodeBatch(
     at_ms=70_000,
@@ -41,9 +55,11 @@ BATCH = NodeBatch(
     finished=[(1, 8_900)],
     visited=[(B, 5, 4_000), (B, 6, UNUSED)],
     upstreams=[UPSTREAM],
+    pools=[POOL],
+    limits=[("app", 12, 14, 3)],
 )
 CLASS = ClassSnapshot(
-    "a", [(A, [(4, Waiter(9, 6_000, 69_500))])], 12, 13, 14, Flow(1, 2), Flow(3, 4), Totals(*range(6)), 18
+    "a", [(A, [(4, Waiter(9, 6_000, 69_500))])], 12, 13, 14, Flow(1, 2), Flow(3, 4), Totals(*range(6)), 18, 19
 )
 PIPE = PipeSnapshot(
     2_000_000, 300_000, 1_700_000_000_000, "http://a.example", 1, [(B, 5, PipeChannel(1, 2, 3, 4, 5, 6))], (UPSTREAM,)
@@ -68,6 +84,8 @@ STATE = EngineSnapshot(
     environment=(3_600, 2, 365, 300_000, 2, [(0, 1_000)], 2_000_000),
     spare=16,
     era=17,
+    servers=[("app", ServerSnapshot(12, 14, 3, A, 20, False, [(B, 5, SlotUse(1, 2, 3, 4, True))], [(B, 4, 80_000)]))],
+    pools=[PoolSnapshot(("app",), [CLASS], 20, 21, 22, 23, 69_990, (500_000, 500_000))],
 )
 
 
@@ -114,7 +132,8 @@ def test_format_1_without_what_depended_on_its_scheduler() -> None:
         STATE,
         classes=[ClassSnapshot("a", [], 0, 0, NEVER_MS, Flow(), Flow(), CLASS.totals)],
         pipes=[(A, replace(PIPE, channels=[], upstreams=()))],
-        buckets=[], virtual=0, seq=0, shares_at_ms=-1, shares=(0,), spare=0, era=STATE.generation,
+        buckets=[], virtual=0, seq=0, shares_at_ms=-1, shares=(0,), spare=0, era=STATE.generation, servers=[],
+        pools=[],
     )  # fmt: skip
 
 

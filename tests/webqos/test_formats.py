@@ -45,15 +45,22 @@ FULL = m.Model(
     (m.Priority((0, 1), "first", CONDITION, shadow=True), m.Priority((1, 2), "second")),
     (m.QosClass("a", (0, 2), (m.Way((0,), (1, 2)), m.Way())), m.QosClass("default", ())),
 )
+COST = m.Model(
+    m.SpecSettings(), PAGE_SETS, (), (m.Constraint(0, "cost", "=", m.HeaderNumber("x-cost"), "cost"),), (),
+    (m.QosClass("default", ()),),
+)  # fmt: skip
 EMPTY = m.Model(m.SpecSettings(), (), (), (), (), (m.QosClass("default", ()),))
 
 
+MODELS = {"model.full": FULL, "model.empty": EMPTY, "model.cost": COST}
+
+
 def test_models(write_golden: bool) -> None:
-    cases = {name: Case(one, m.encode, m.decode) for name, one in (("model.full", FULL), ("model.empty", EMPTY))}
+    cases = {name: Case(one, m.encode, m.decode) for name, one in MODELS.items()}
     digest = m.digest(FULL)
     cases["digest.full"] = Case(digest, str.encode, bytes.decode)
     check(DATA / "models.txt", cases, write=write_golden)
 
 
 def test_every_type_has_a_golden_value() -> None:
-    assert_all_types_occur([m.Model], [FULL, EMPTY])
+    assert_all_types_occur([m.Model], MODELS.values())

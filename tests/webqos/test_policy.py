@@ -275,3 +275,27 @@ def test_a_condition_that_always_holds_leaves_a_default() -> None:
     model = model_of('header("x") or not header("x") => all.server_resource > 5%')
     assert model.classes[model.default].name == "default#1"
     assert [one.message for one in found_in(model.constraints[0].text)] == ["this condition always holds"]
+
+
+def test_a_class_has_a_cost() -> None:
+    model = model_of(
+        '</a>.cost = time\n</a/b>.cost = response_header("X-Cost")\n</c>.cost = requests\n</d>.server_resource > 10%'
+    )
+    coverage = Coverage(model)
+    binding = bind(model, coverage, Environment())
+    found = {one.name: terms_of(model, coverage, binding, at) for at, one in enumerate(model.classes)}
+    assert {name: (one.cost, one.cost_header) for name, one in found.items()} == {
+        "/a": ("time", None),
+        "/a/b": ("header", "x-cost"),
+        "/c": ("requests", None),
+        "/d": (None, None),
+        "default": (None, None),
+    }
+
+
+def test_bounds_that_grow_with_nodes_do_not_fit_servers() -> None:
+    text = "</api>.cost = time\n</api>.num_bytes < 10% of capacity\n</api>.num_requests < 5 * nodes\n"
+    warned = [one for one in found_in(text) if "grows with the nodes" in one.message]
+    assert len(warned) == 2
+    assert not [one for one in found_in(text.replace("time", "bytes")) if "grows with" in one.message]
+    assert not [one for one in found_in("</api>.cost = time\n</api>.num_requests < 5\n") if "grows with" in one.message]

@@ -177,19 +177,20 @@ class Bulk:
         on_progress: Callable[[SendProgress], None] | None = None,
         *,
         min_rate: float = 0.0,
+        max_rate: float = inf,
     ) -> Outcome:
         """Send a message. Returns what became of it: unknown if this member was cut off meanwhile.
 
         Content is read as fast as the network takes it, and stays in the spool until no member needs it.
         `min_rate`: bytes per second. With 0 a slow consumer slows all, and `send` returns when all members have it.
         Otherwise a consumer that cannot keep up with this rate falls behind, and joins again if it misses the message;
-        `send` returns when the message is accepted.
+        `send` returns when the message is accepted. `max_rate`: bytes per second of content, at most.
         """
         async with self._turns:
             if self._closed:
                 raise BulkClosed("this member was closed")
             source = OutgoingFile(self._spool.directory / f"{time.monotonic_ns()}.out")
-            request = self._process.send(self._loop.time(), source, min_rate / PACKET_LEN)
+            request = self._process.send(self._loop.time(), source, min_rate / PACKET_LEN, max_rate / PACKET_LEN)
             self._sources[request] = source
             self._drained.clear()
             decided: asyncio.Future[Outcome] = self._loop.create_future()

@@ -18,7 +18,7 @@ from cluster.runtime.net.transport import CannotListen
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-RECEIVE_BUFFER_LEN = 8 * 1024 * 1024
+RECEIVE_BUFFER_LEN = 16 * 1024 * 1024
 SEND_BUFFER_LEN = 1024 * 1024  # what the network does not take stays with the producer, which then waits
 SO_SNDBUFFORCE, SO_RCVBUFFORCE = 32, 33  # of Linux; the socket module does not have them
 UDP_SEGMENT, UDP_GRO = 103, 104
@@ -32,7 +32,7 @@ KERNEL_LEN = 4608  # memory that the kernel counts for one datagram, at most
 _SEGMENT, _GRO = struct.Struct("@H"), struct.Struct("@i")
 _GRO_SPACE = socket.CMSG_SPACE(_GRO.size)
 
-Address = tuple[str, int]
+Address = tuple[str, int] | tuple[str, int, int, int]  # the longer one, with a scope, is of IPv6
 
 
 class MulticastGroup(msgspec.Struct, frozen=True):
@@ -40,6 +40,12 @@ class MulticastGroup(msgspec.Struct, frozen=True):
 
     address: str
     interface: str
+
+    def where(self) -> Address:
+        """The address of the group as a socket takes it. A group of IPv6 belongs to an interface (its scope)."""
+        host, port = parse_address(self.address)
+        is_four = _family(host) == socket.AF_INET
+        return (host, port) if is_four else (host, port, 0, socket.if_nametoindex(self.interface))
 
     def validate(self) -> None:
         """Raises ValueError."""
@@ -99,6 +105,7 @@ class DatagramEndpoint:
             endpoint._add(_own_socket(address, multicast))
             if multicast is not None:
                 endpoint._group = multicast.address
+                endpoint._parsed[multicast.address] = multicast.where()
                 endpoint._add(_group_socket(multicast))
         except OSError as error:
             endpoint.close()
@@ -137,7 +144,7 @@ class DatagramEndpoint:
         found = self._parsed.get(address)
         if found is None:
             if len(self._parsed) >= ADDRESSES_MAX:
-                self._parsed.clear()
+                self._parsed = {one: at for one, at in self._parsed.items() if one == self._group}
             found = self._parsed[address] = parse_address(address)
         return found
 
@@ -249,11 +256,11 @@ def _own_socket(address: str, multicast: MulticastGroup | None) -> socket.socket
 
 
 def _group_socket(multicast: MulticastGroup) -> socket.socket:
-    host, port = parse_address(multicast.address)
+    host, _ = parse_address(multicast.address)
     family = _family(host)
     sock = _new_socket(family)
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    sock.bind((host, port))
+    sock.bind(multicast.where())
     index = socket.if_nametoindex(multicast.interface)
     group = socket.inet_pton(family, host)
     if family == socket.AF_INET6:

@@ -7,6 +7,7 @@ import asyncio
 import logging
 import ssl
 import sys
+from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -43,6 +44,10 @@ examples:
     member.add_argument(
         "--notes", action="store_true", help="also share a set of notes that every side of a partition can change"
     )
+    member.add_argument(
+        "--queries", action="store_true", help="also answer queries of the counter, shared among the members of a view"
+    )
+    member.add_argument("--reports", action="store_true", help="also report values that the next value makes obsolete")
     talk = commands.add_parser("chat", help="run a member as a terminal chat")
     talk.epilog = """\
 examples:
@@ -61,6 +66,9 @@ examples:
         default=0.0,
         metavar="MBIT",
         help="Mbit/s below which no receiver slows the others: it falls behind (default: the slowest sets the rate)",
+    )
+    sender.add_argument(
+        "--max-rate", type=_rate, default=inf, metavar="MBIT", help="Mbit/s at most (default: what the network takes)"
     )
     _transfer_options(sender)
     sender.set_defaults(run=_send)
@@ -164,7 +172,7 @@ def _rate(text: str) -> float:
         rate = float(text)
     except ValueError:
         rate = -1.0
-    if not 0 <= rate < 1e6:
+    if not 0 < rate < 1e6:
         raise argparse.ArgumentTypeError(f"{text!r} is not a rate; write Mbit/s, such as 50")
     return rate
 

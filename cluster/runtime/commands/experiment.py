@@ -1,7 +1,9 @@
-"""``python -m cluster experiment reports --out DIR``: figure 4 of Semantically Reliable Broadcast, simulated.
+"""``python -m cluster experiment reports --out DIR``: figure 4 of Semantically Reliable Broadcast, and real processes.
 
-Writes `reports.csv`, `reports.png` and `reports.html`, and prints each criterion with its outcome.
-Below: `cluster.reports.bottleneck`.
+Figure 4 is simulated. Then five real members get the same load as semantic reports, as plain reliable reports and
+through the total order, while one of them is slow or stopped. Writes CSV, PNG and one HTML page, and prints each
+criterion with its outcome.
+Below: `cluster.reports.bottleneck`, `report_processes`.
 """
 
 from __future__ import annotations
@@ -12,14 +14,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from cluster.reports.bottleneck import LINK, RECEIVER, BottleneckRun, BottleneckSimulation
+from cluster.runtime.commands.report_processes import NONE, RELIABLE, SEMANTIC, SLOW, STOPPED, TOTAL_ORDER, run_all
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable
 
+    from matplotlib.figure import Figure
+
+    from cluster.runtime.commands.report_processes import ProcessRun
+
 LOADS = (0.5, 0.75, 1.0, 1.25, 1.5, 1.75, 2.0)
 BUFFERS = (8, 16, 32, 64, 128)
 SEMANTIC_FACTOR = 1.45
+OTHERS_FACTOR = 0.95
 FULL_BELOW = 0.95  # a throughput below this share of the load: the buffers were full
 WARM_UP_S, LASTS_S = 15.0, 30.0
 
@@ -35,24 +43,38 @@ class Criterion(NamedTuple):
 def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser = commands.add_parser("experiment", help="repeat a measurement of a paper")
     parser.description = (
-        "Repeat a measurement of a paper in a simulation, and print each of its statements with what was measured. "
+        "Repeat a measurement of a paper in a simulation and with real processes, and print each of its statements "
+        "with what was measured. "
         "Exit code 0: all of them hold; 1: one does not. The picture needs the extra plots."
     )
     parser.epilog = """\
 examples:
   python -m cluster experiment reports --out reports"""
     parser.add_argument("name", choices=["reports"], help="reports: figure 4 of Semantically Reliable Broadcast")
+    parser.add_argument("--only", choices=["simulation", "processes"], help="run one of the two parts")
+    parser.add_argument(
+        "--seconds", type=float, default=20.0, metavar="S", help="duration of each run with real processes (20)"
+    )
     parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="directory for CSV, PNG and HTML")
     parser.set_defaults(run=run_experiment)
 
 
 def run_experiment(options: argparse.Namespace) -> int:
     options.out.mkdir(parents=True, exist_ok=True)
-    runs = sweep(LOADS, BUFFERS, lambda line: print(line, flush=True))
-    criteria = judge_runs(runs)
-    write_csv(runs, options.out / "reports.csv")
-    write_plot(runs, options.out / "reports.png")
-    write_page(criteria, options.out / "reports.html")
+    criteria, pictures = [], []
+    if options.only != "processes":
+        runs = sweep(LOADS, BUFFERS, lambda line: print(line, flush=True))
+        criteria += judge_runs(runs)
+        write_csv(runs, options.out / "reports.csv")
+        write_plot(runs, options.out / "reports.png")
+        pictures.append("reports.png")
+    if options.only != "simulation":
+        found = run_all(options.seconds, lambda line: print(line, flush=True))
+        criteria += judge_processes(found)
+        write_process_csv(found, options.out / "processes.csv")
+        write_process_plot(found, options.out / "processes.png")
+        pictures.append("processes.png")
+    write_page(criteria, pictures, options.out / "reports.html")
     for criterion in criteria:
         print(f"{'pass' if criterion.holds else 'FAIL'}  {criterion.statement}: {criterion.measured}")
     return 0 if all(criterion.holds for criterion in criteria) else 1
@@ -127,6 +149,41 @@ def _judge_latency(runs: list[BottleneckRun], buffers: list[int], semantic: bool
     )
 
 
+def judge_processes(runs: list[ProcessRun]) -> list[Criterion]:
+    """Only semantic reports have to pass; the others are there to compare with."""
+    by_case = {(run.transport, run.disturbance): run.median_per_s for run in runs}
+    criteria = []
+    for disturbance, what in ((SLOW, "takes ten times as long"), (STOPPED, "is stopped for 2 s of every 10")):
+        ratios = {
+            transport: by_case[transport, disturbance] / max(by_case[transport, NONE], 1e-9)
+            for transport in (SEMANTIC, RELIABLE, TOTAL_ORDER)
+        }
+        criteria.append(
+            Criterion(
+                f"five processes, one {what}: the others get at least {OTHERS_FACTOR} of their rate without it",
+                ", ".join(f"{transport} {ratio:.2f}" for transport, ratio in ratios.items()),
+                ratios[SEMANTIC] >= OTHERS_FACTOR,
+            )
+        )
+    return criteria
+
+
+def write_process_csv(runs: list[ProcessRun], path: Path) -> None:
+    with path.open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(["transport", "disturbance", "rate_per_s"])
+        writer.writerows([run.transport, run.disturbance, rate] for run in runs for rate in run.rates_per_s)
+
+
+def write_process_plot(runs: list[ProcessRun], path: Path) -> None:
+    figure = _figure((8, 4.5))
+    axes = figure.subplots()
+    axes.bar([f"{run.transport}\n{run.disturbance}" for run in runs], [run.median_per_s for run in runs])
+    axes.tick_params("x", labelrotation=30, labelsize=8)
+    axes.set(ylabel="reports/s at the others (median)")
+    figure.savefig(path, dpi=100)
+
+
 def write_csv(runs: list[BottleneckRun], path: Path) -> None:
     with path.open("w", newline="") as file:
         writer = csv.writer(file)
@@ -135,12 +192,8 @@ def write_csv(runs: list[BottleneckRun], path: Path) -> None:
 
 
 def write_plot(runs: list[BottleneckRun], path: Path) -> None:
-    from matplotlib.backends.backend_agg import FigureCanvasAgg  # an extra, and slow to import
-    from matplotlib.figure import Figure
-
     buffer_len = max(run.buffer_len for run in runs)
-    figure = Figure(figsize=(11, 4.5), layout="constrained")
-    FigureCanvasAgg(figure)
+    figure = _figure((11, 4.5))
     throughput, latency = figure.subplots(1, 2)
     for bottleneck in (RECEIVER, LINK):
         for semantic in (False, True):
@@ -155,7 +208,17 @@ def write_plot(runs: list[BottleneckRun], path: Path) -> None:
     figure.savefig(path, dpi=100)
 
 
-def write_page(criteria: list[Criterion], path: Path) -> None:
+def _figure(size: tuple[float, float]) -> Figure:
+    from matplotlib.backends.backend_agg import FigureCanvasAgg  # an extra, and slow to import
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=size, layout="constrained")
+    FigureCanvasAgg(figure)
+    return figure
+
+
+def write_page(criteria: list[Criterion], pictures: list[str], path: Path) -> None:
+    images = "".join(f"<p><img src={picture} alt='{picture}'>" for picture in pictures)
     rows = "".join(
         f"<tr><td>{escape(criterion.statement)}<td>{escape(criterion.measured)}"
         f"<td>{'pass' if criterion.holds else 'fail'}</tr>"
@@ -163,5 +226,5 @@ def write_page(criteria: list[Criterion], path: Path) -> None:
     )
     path.write_text(
         "<!doctype html><meta charset=utf-8><title>Reports: figure 4</title><h1>Semantically reliable broadcast</h1>"
-        f"<table border=1><tr><th>the paper<th>measured<th></tr>{rows}</table><img src=reports.png alt='figure 4'>"
+        f"<table border=1><tr><th>the paper<th>measured<th></tr>{rows}</table>{images}"
     )

@@ -4,12 +4,16 @@ Each line of standard input is an entry to broadcast. Events are printed on stan
 With `--load` the node submits generated entries, a given number at a time. `--confirmed` writes a line for each
 confirmed one: its position, the time, its name, and the SHA-256 of its body, which the order log has at that position.
 With `--notes` the node also has a set of notes, shared by the interim service: `.note TEXT` adds one, in any view.
+With `--queries` it has the data service: `.ask INDEX TEXT` asks for the counter, as a client that has seen that index.
+With `--reports` it reports values: `.publish ITEM VALUE` makes VALUE the current one of ITEM, and `.count S` counts up
+an item every S seconds.
 Below: group.
 """
 
 from __future__ import annotations
 
 import asyncio
+import itertools
 import signal
 import sys
 import time
@@ -19,8 +23,11 @@ from typing import TYPE_CHECKING
 import msgspec
 from prometheus_client import REGISTRY
 
+from cluster.reports.broadcast import ReportsFull
+from cluster.runtime.api.data_service import DataQueries
 from cluster.runtime.api.group import Full, Group, InDoubt, NotDelivered
 from cluster.runtime.api.interim_service import InterimService
+from cluster.runtime.api.reports import Reports
 from cluster.runtime.commands.counter_machine import CounterMachine
 from cluster.runtime.commands.shared_notes import SharedNotes
 from cluster.runtime.observe.metrics import GroupCollector
@@ -38,6 +45,9 @@ LINE_LEN_MAX = 64 * 1024
 STOP = ".stop"  # lines of standard input that are commands, not entries
 LEAVE = ".leave"
 NOTE = ".note "  # an operation of the interim service
+ASK = ".ask "  # a query of the data service: the index that the client has seen, and a text
+PUBLISH = ".publish "  # an item and its value, to be reported
+COUNT = ".count "  # seconds between two values of the item "count"
 LOAD = ".load "  # entries to keep in flight, and the pause after each in seconds (default 0)
 
 _encode = msgspec.json.Encoder().encode
@@ -87,7 +97,9 @@ async def run(options: Options, arguments: argparse.Namespace) -> int:
     machine = CounterMachine()
     notes = InterimService(SharedNotes()) if arguments.notes else None
     begin = Group.found if arguments.found else Group.join
-    group = await begin(options, machine, interim=notes)
+    queries = DataQueries(machine) if arguments.queries else None
+    reports = Reports() if arguments.reports else None
+    group = await begin(options, machine, interim=notes, queries=queries, reports=reports)
     if arguments.metrics:
         REGISTRY.register(GroupCollector(group))
     stop = asyncio.Event()
@@ -100,7 +112,7 @@ async def run(options: Options, arguments: argparse.Namespace) -> int:
     print_event("listening", name=str(group.me), addresses=group.addresses)
     tasks = [
         loop.create_task(_print_views(group)),
-        loop.create_task(_read_lines(group, load, stop)),
+        loop.create_task(_read_lines(group, load, stop, queries)),
         loop.create_task(_print_status(group, machine, load)),
         loop.create_task(_until_stopped(group, stop)),
     ]
@@ -128,6 +140,21 @@ def _status(group: Group, machine: CounterMachine) -> dict[str, object]:
         "outstanding": group.driver.submissions.outstanding,
         "recoveries": [mark.at for mark in group.recoveries],
         **(_notes_status(group.interim) if group.interim is not None else {}),
+        **(_reports_status(group.reports) if group.reports is not None else {}),
+    }
+
+
+def _reports_status(reports: Reports) -> dict[str, object]:
+    return {
+        "reports": {
+            name: {item: found.value.decode(errors="replace") for item, found in values.items()}
+            for name, values in reports.current.items()
+        },
+        "reports_age_s": {
+            name: round(min(found.age_s for found in values.values()), 3) for name, values in reports.current.items()
+        },
+        "reports_purged": reports.purged,
+        "reports_skipped": {name: peer.skipped for name, peer in reports.peers().items()},
     }
 
 
@@ -157,6 +184,20 @@ async def _note(notes: InterimService, text: str) -> None:
         print_event("refused", note=text, reason=str(error))
 
 
+def _publish(reports: Reports, text: str) -> None:
+    item, _, value = text.partition(" ")
+    try:
+        reports.publish(item, value.encode())
+    except (NotDelivered, ReportsFull, ValueError) as error:
+        print_event("refused", item=item, reason=str(error))
+
+
+async def _count(reports: Reports, every_s: float) -> None:
+    for number in itertools.count(1):
+        _publish(reports, f"count {number}")
+        await asyncio.sleep(every_s)
+
+
 async def _until_stopped(group: Group, stop: asyncio.Event) -> None:
     await group.stopped.wait()
     stop.set()
@@ -175,10 +216,19 @@ async def _print_status(group: Group, machine: CounterMachine, load: GeneratedLo
         await asyncio.sleep(TELL_EVERY_S)
 
 
-async def _read_lines(group: Group, load: GeneratedLoad, stop: asyncio.Event) -> None:
+async def _ask(queries: DataQueries, text: str) -> None:
+    seen, _, body = text.partition(" ")
+    try:
+        reply = await queries.ask(body.encode(), int(seen))
+        print_event("answered", query=body, answer=reply.answer.decode(), index=reply.index, error=reply.error)
+    except (NotDelivered, ValueError) as error:
+        print_event("refused", query=text, reason=str(error))
+
+
+async def _read_lines(group: Group, load: GeneratedLoad, stop: asyncio.Event, queries: DataQueries | None) -> None:
     loop = asyncio.get_running_loop()
     reader = asyncio.StreamReader(limit=LINE_LEN_MAX)
-    notes: set[asyncio.Task[None]] = set()  # in progress: a note need not wait for the one before
+    running: set[asyncio.Task[None]] = set()  # a note or query need not wait for the one before
     await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
     async for line in reader:
         text = line.decode(errors="replace").strip()
@@ -188,8 +238,15 @@ async def _read_lines(group: Group, load: GeneratedLoad, stop: asyncio.Event) ->
             await group.leave()
             stop.set()
         elif text.startswith(NOTE) and group.interim is not None:
-            notes.add(task := loop.create_task(_note(group.interim, text.removeprefix(NOTE))))
-            task.add_done_callback(notes.discard)
+            running.add(task := loop.create_task(_note(group.interim, text.removeprefix(NOTE))))
+            task.add_done_callback(running.discard)
+        elif text.startswith(ASK) and queries is not None:
+            running.add(task := loop.create_task(_ask(queries, text.removeprefix(ASK))))
+            task.add_done_callback(running.discard)
+        elif text.startswith(PUBLISH) and group.reports is not None:
+            _publish(group.reports, text.removeprefix(PUBLISH))
+        elif text.startswith(COUNT) and group.reports is not None:
+            running.add(loop.create_task(_count(group.reports, float(text.removeprefix(COUNT)))))
         elif text.startswith(LOAD):
             outstanding, _, pause_s = text.removeprefix(LOAD).partition(" ")
             load.outstanding, load.pause_s = int(outstanding), float(pause_s or 0)

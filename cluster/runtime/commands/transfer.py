@@ -77,7 +77,8 @@ async def send(options: Options, arguments: argparse.Namespace) -> int:
     with TemporaryDirectory(prefix="bulk-", dir=arguments.spool) as spool:
         async with await _begin(options, arguments, spool) as bulk:
             start = time.monotonic()
-            outcome = await _send_until_decided(bulk, path, arguments.min_rate * 1e6 / 8)
+            rates = {"min_rate": arguments.min_rate * 1e6 / 8, "max_rate": arguments.max_rate * 1e6 / 8}
+            outcome = await _send_until_decided(bulk, path, rates)
             seconds = time.monotonic() - start
             print(
                 f"{path.name}: {outcome.value} by {len(bulk.members)} members, {size} bytes in {seconds:.2f} s, "
@@ -99,7 +100,7 @@ def _rate(size: int, seconds: float) -> str:
     return f"{8e-6 * size / max(1e-9, seconds):.1f} Mbit/s"
 
 
-async def _send_until_decided(bulk: Bulk, path: Path, min_rate: float) -> Outcome:
+async def _send_until_decided(bulk: Bulk, path: Path, rates: dict[str, float]) -> Outcome:
     outcome = Outcome.REJECTED
     bars = ProgressBars(sys.stderr)
     for _ in range(ATTEMPTS):
@@ -109,7 +110,7 @@ async def _send_until_decided(bulk: Bulk, path: Path, min_rate: float) -> Outcom
             receivers = {name: done for name, done in progress.receivers.items() if name != bulk.replica.me.name}
             bars.draw({name: (done, max(total, progress.size)) for name, done in receivers.items()})
 
-        outcome = await bulk.send(_read(path), draw if bars.is_shown else None, min_rate=min_rate)
+        outcome = await bulk.send(_read(path), draw if bars.is_shown else None, **rates)
         if outcome is not Outcome.REJECTED:
             break
     return outcome

@@ -17,9 +17,12 @@ from cluster.runtime.net.handshake import (
     HandshakeFailed,
     PeerRefused,
 )
-from cluster.runtime.net.wire import LENGTH, BadFrame, Splitter, Travelling, decode_frame
+from cluster.runtime.net.wire import LENGTH, BadFrame, Splitter, decode_frame
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
     from cluster.names import ProcessId
     from cluster.runtime.api.options import Bounds
     from cluster.runtime.net.handshake import PeerIdentity
@@ -36,25 +39,30 @@ class ConnectionOwner(Protocol):
     counters: Counters
 
     def on_opened(self, connection: PeerConnection) -> None: ...
-    def on_frame(self, connection: PeerConnection, frame: Travelling) -> None: ...
+    def on_frame(self, connection: PeerConnection, frame: Any) -> None: ...
     def on_read_done(self) -> None: ...
     def on_closed(self, connection: PeerConnection) -> None: ...
     def on_disposed(self, connection: PeerConnection) -> None: ...
     def on_data_queued(self, connection: PeerConnection) -> None: ...
+    def on_writable(self, connection: PeerConnection) -> None: ...
 
 
 class PeerConnection(asyncio.BufferedProtocol):
     """One connection to a peer, from the handshake to the close."""
 
     __slots__ = (
-        "_bounds", "_flushes", "_handshake", "_limit", "_loop", "_owner", "_parts", "_splitter", "_transport", "done",
-        "heard_at", "identity", "is_closed", "opened_at", "peer", "reason", "spoke", "we_dialed",
+        "_bounds", "_decode", "_flushes", "_handshake", "_limit", "_loop", "_owner", "_parts", "_splitter",
+        "_transport", "done", "heard_at", "identity", "is_closed", "is_paused", "opened_at", "peer", "reason", "spoke",
+        "stream", "we_dialed",
     )  # fmt: skip
 
     peer: ProcessId  # the authenticated peer; unset before `identity` is set
 
-    def __init__(self, owner: ConnectionOwner, handshake: Handshake, bounds: Bounds, *, we_dialed: bool) -> None:
+    def __init__(
+        self, owner: ConnectionOwner, handshake: Handshake, bounds: Bounds, *, we_dialed: bool, stream: str = ""
+    ) -> None:
         self._owner = owner
+        self._decode: Callable[[memoryview], object] = decode_frame
         self._handshake = handshake
         self._bounds = bounds
         self._splitter = Splitter(HANDSHAKE_LEN_MAX)
@@ -65,6 +73,8 @@ class PeerConnection(asyncio.BufferedProtocol):
         self._flushes = False  # the owner knows that there is data to flush
         self.spoke = False  # the peer sent a frame that needs a response, which may wait for our disk
         self.we_dialed = we_dialed
+        self.stream = stream  # the service that has this connection for itself; empty for the link
+        self.is_paused = False  # more was written than the kernel takes at the moment
         self.identity: PeerIdentity | None = None  # set once the peer is authenticated
         self.opened_at = self.heard_at = 0.0  # loop times
         self.is_closed = False
@@ -114,7 +124,7 @@ class PeerConnection(asyncio.BufferedProtocol):
 
     def _take(self, count: int) -> None:
         """Process `count` bytes that arrived."""
-        counters, owner = self._owner.counters, self._owner
+        counters = self._owner.counters
         counters.bytes_received += count
         try:
             for text in self._splitter.frames(count):
@@ -124,7 +134,7 @@ class PeerConnection(asyncio.BufferedProtocol):
                     self._shake(text)
                 else:
                     counters.frames_received += 1
-                    owner.on_frame(self, decode_frame(text))
+                    self._owner.on_frame(self, self._decode(text))
         except BadFrame as error:
             if self.identity is not None:
                 counters.ejected += 1
@@ -135,7 +145,7 @@ class PeerConnection(asyncio.BufferedProtocol):
         except HandshakeFailed as failed:
             self.fail(failed)
         self.heard_at = self._loop.time()
-        owner.on_read_done()
+        self._owner.on_read_done()
 
     def _shake(self, text: memoryview) -> None:
         handshake = self._handshake
@@ -146,13 +156,36 @@ class PeerConnection(asyncio.BufferedProtocol):
             self._limit.cancel()
         self.identity = handshake.peer
         self.peer = handshake.peer.process
+        self.stream = self.stream or handshake.peer.stream
         self._splitter.frame_len_max = self._bounds.frame_len_max
         self.opened_at = self.heard_at = self._loop.time()
         if not self.done.done():
             self.done.set_result(None)
         self._owner.on_opened(self)
 
+    def hand_over(
+        self,
+        owner: ConnectionOwner,
+        decode: Callable[[memoryview], object],
+        *,
+        frame_len_max: int,
+        unsent_bytes_max: int,
+    ) -> None:
+        """From now on the connection belongs to this owner, with frames of another kind."""
+        self._owner = owner
+        self._decode = decode
+        self._splitter.frame_len_max = frame_len_max
+        if self._transport is not None:
+            self._transport.set_write_buffer_limits(unsent_bytes_max)
+
     # ---- sending
+
+    def pause_writing(self) -> None:
+        self.is_paused = True
+
+    def resume_writing(self) -> None:
+        self.is_paused = False
+        self._owner.on_writable(self)
 
     def put(self, parts: tuple[bytes, ...], *, patient: bool = False) -> None:
         """Queue a frame. It leaves with the next flush; a patient one may wait for others to leave with."""

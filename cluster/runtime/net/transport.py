@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from cluster.names import ProcessId
     from cluster.runtime.api.options import Options
     from cluster.runtime.disk.rows import Recovery
+    from cluster.runtime.net.report_streams import ReportStreams
 
 MEETING_S = 1.0  # two connections within this time count as simultaneous
 EVERYWHERE = ("0.0.0.0", "::")
@@ -75,6 +76,7 @@ class Transport:
         self.options = options
         self.dialect = options.dialect
         self.services: tuple[str, ...] = ()  # optional services of this process
+        self.report_streams: ReportStreams | None = None
         self.me = me
         self.boot = boot
         self.group = group  # founding of the cluster; empty while unknown
@@ -143,6 +145,8 @@ class Transport:
     def hang_up(self) -> None:
         """Close everything at once; accept and dial no more."""
         self._closing = True
+        if self.report_streams is not None:
+            self.report_streams.hang_up()
         for server in self._servers:
             server.close()
         self._dialing.stop()
@@ -154,6 +158,8 @@ class Transport:
     async def close(self) -> None:
         """Flush, then hang up."""
         self._closing = True
+        if self.report_streams is not None:
+            self.report_streams.hang_up()
         for timer in (self._sweep, self._patience):
             if timer is not None:
                 timer.cancel()
@@ -185,20 +191,27 @@ class Transport:
 
     # ---- making connections
 
-    def make(self, *, we_dialed: bool, blind: bool = False) -> PeerConnection:
-        """A new, unopened connection. `blind`: the process at the other end is not known."""
+    def make(self, *, we_dialed: bool, blind: bool = False, stream: str = "") -> PeerConnection:
+        """A new, unopened connection. `blind`: the process at the other end is not known. `stream`: its service."""
         handshake = Handshake(
             accepts=not we_dialed,
             key=self.options.key,
             cluster=self.options.cluster,
             identity=PeerIdentity(
-                self.me, self.boot, self.addresses, self.group, blind, dialect=self.dialect, services=self.services
+                self.me,
+                self.boot,
+                self.addresses,
+                self.group,
+                blind,
+                dialect=self.dialect,
+                services=self.services,
+                stream=stream,
             ),
             nonce=secrets.token_bytes(NONCE_LEN),
             seen=self._seen,
-            decide=lambda peer: self._decide(peer, we_dialed),
+            decide=lambda peer: self._decide(peer, we_dialed, stream or peer.stream),
         )
-        connection = PeerConnection(self, handshake, self.options.bounds, we_dialed=we_dialed)
+        connection = PeerConnection(self, handshake, self.options.bounds, we_dialed=we_dialed, stream=stream)
         self._strangers.add(connection)
         return connection
 
@@ -217,7 +230,7 @@ class Transport:
     def of_name(self, name: str) -> PeerConnection | None:
         return next((found for peer, found in self.connections.items() if peer.name == name), None)
 
-    def _decide(self, peer: PeerIdentity, we_dialed: bool) -> str:
+    def _decide(self, peer: PeerIdentity, we_dialed: bool, stream: str) -> str:
         """Why this peer is refused on this connection; empty if it is accepted."""
         process, now = peer.process, asyncio.get_running_loop().time()
         if self._closing:
@@ -229,6 +242,8 @@ class Transport:
         until = self._ejected.get(process, now)
         if now < until:
             return f"{process} violated the protocol and is refused for {until - now:.1f} s"
+        if stream:
+            return "" if stream in self.services else f"this process does not have the service {stream[:32]!r}"
         held = self.of_name(process.name)
         if held is None or held.identity is None:
             return ""
@@ -258,6 +273,10 @@ class Transport:
         self._strangers.discard(connection)
         identity = connection.identity
         assert identity is not None
+        if connection.stream:
+            assert self.report_streams is not None
+            self.report_streams.on_opened(connection)
+            return
         peer = identity.process
         held = self.of_name(peer.name)
         if held is not None:
@@ -344,6 +363,9 @@ class Transport:
             self.listener.on_disconnected(connection.peer)
             if not self._closing:
                 self._dialing.process(connection.peer.name)
+
+    def on_writable(self, connection: PeerConnection) -> None:
+        pass
 
     def on_disposed(self, connection: PeerConnection) -> None:
         self._replaced.discard(connection)

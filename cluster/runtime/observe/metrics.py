@@ -38,6 +38,29 @@ class GroupCollector(Collector):
         yield from self._views()
         yield from self._entries()
         yield from self._transport()
+        yield from self._reports()
+
+    def _reports(self) -> Iterator[Metric]:
+        reports = self._group.reports
+        if reports is None:
+            return
+        yield _counter("cluster_reports_published", "Reports of this member that were broadcast", reports.published)
+        yield _counter(
+            "cluster_reports_purged", "Reports that became obsolete in a buffer of this member", reports.purged
+        )
+        skipped = CounterMetricFamily(
+            "cluster_reports_skipped", "Reports of a peer that were obsolete before they came here", labels=["peer"]
+        )
+        unacked = GaugeMetricFamily(
+            "cluster_reports_unacked", "Own reports that a peer has not acknowledged", labels=["peer"]
+        )
+        age = GaugeMetricFamily("cluster_reports_age_seconds", "Age of the newest report of a peer", labels=["peer"])
+        for name, peer in reports.peers().items():
+            skipped.add_metric([name], peer.skipped)
+            unacked.add_metric([name], peer.unacked_len)
+            if peer.age_s is not None:
+                age.add_metric([name], peer.age_s)
+        yield from (skipped, unacked, age)
 
     def _views(self) -> Iterator[Metric]:
         group, watch = self._group, self._group.driver.watch

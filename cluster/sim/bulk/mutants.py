@@ -58,15 +58,15 @@ BULK_MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "a failed producer is not noticed", COORDINATOR,
-        "            if now >= self._heard.setdefault(number, now) + SILENCE_BEATS * beat:",
+        "            if now >= self._heard.setdefault(number, now) + beats * beat:",
         "            if False:",
         "a message stays pending for ever and holds its token",
         shown_by=11,
     ),
     Mutant(
         "lost proposals are not repeated", COORDINATOR,
-        "            del self._proposed[entry]\n        for number",
-        "            pass\n        for number",
+        "            del self._proposed[entry]\n        if now",
+        "            pass\n        if now",
         "a proposal that the order lost is never made again",
         equivalent="a proposal is lost only with the primary view, and then the coordinator forgets all of them",
     ),
@@ -126,7 +126,7 @@ BULK_MUTANTS: tuple[Mutant, ...] = (
         "                elif context.knowledge.is_lost(number):",
         "                elif False:",
         "a producer that was cut off never sends again",
-        shown_by=47,
+        shown_by=13,
     ),
     # ---- the consumer
     Mutant(
@@ -148,21 +148,19 @@ BULK_MUTANTS: tuple[Mutant, ...] = (
         "                return\n",
         "            elif knowledge.is_lost(number):\n                self._drop(number)\n",
         "a member that missed a status passes over the message",
-        shown_by=35,
+        shown_by=13,
     ),
     Mutant(
         "no NAK without a gap", CONSUMER,
         "            ranges = (*ranges, (message.gaps.seen, message.gaps.seen + OPEN_END))",
         "            pass",
         "a member that saw nothing of an accepted message never asks for it",
-        shown_by=1,
     ),
     Mutant(
         "a NAK is sent once", CONSUMER,
         "        message.nak_at = context.now + message.heartbeat_s if has_more else message.repeat_at",
         "        message.nak_at = inf",
         "a member whose NAK was lost waits for ever",
-        shown_by=22,
     ),
     Mutant(
         "only the producer is asked", CONSUMER,
@@ -184,6 +182,40 @@ BULK_MUTANTS: tuple[Mutant, ...] = (
         "        if False:",
         "a process delivers messages of a web that it is not in",
         shown_by=4,
+    ),
+    Mutant(
+        "forgets what it reported when it joins again", CONSUMER,
+        "            if message.gaps.is_complete:\n                self.kept[number]",
+        "            if message.gaps.is_complete:\n                context = self._context\n"
+        "                context.outbox.append(Discard(number))\n                self.kept[number]",
+        "a message that was accepted because of this member is lost",
+        shown_by=13,
+    ),
+    Mutant(
+        "keeps no delivered messages", CONSUMER,
+        "        for old in [old for old in self.kept if old <= number - KEPT]:",
+        "        for old in [old for old in self.kept if old <= number]:",
+        "nobody can repair others once the producer is gone",
+    ),
+    Mutant(
+        "waits behind an incomplete message for ever", CONSUMER,
+        "            elif knowledge.next - number > BEHIND_MAX:",
+        "            elif False:",
+        "the messages behind an incomplete one fill the memory",
+        shown_by=42,
+    ),
+    Mutant(
+        "asks for the last gaps only", CONSUMER,
+        "        ranges = message.gaps.first(NAK_RANGES_MAX, 0 if is_repeated else message.asked_to)",
+        "        ranges = message.gaps.first(NAK_RANGES_MAX, message.asked_to)",
+        "a packet that was lost again is not asked for again",
+    ),
+    # ---- flow control
+    Mutant(
+        "all members have it at once", PRODUCER,
+        "        is_behind = any(member not in message.complete for member in self._receivers(message))",
+        "        is_behind = False",
+        "a slow consumer does not slow a sender that waits for it",
     ),
     # ---- what a member knows
     Mutant(

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from cluster.bulk.consumer import BEHIND_MAX
 from cluster.bulk.packets import T_MAX
-from cluster.sim.bulk.world import BulkWorld
+from cluster.sim.bulk.world import RATE_MIN, BulkWorld
 from cluster.sim.event_queue import TooManyEvents
 from cluster.sim.run import RunFailure, RunResult
 from cluster.sim.seeded_random import SeededRandom
@@ -69,6 +70,15 @@ def _inject(world: BulkWorld, chance: SeededRandom, names: str) -> None:
             world.events.at(at + chance.between(0.05, 0.5), world.restart, name)
     for _ in range(chance.below(6)):
         _inject_fault(world, chance, names)
+    flood = chance.fork("flood")
+    if flood.hits(0.1):  # many messages while one member gets no data
+        at, starved = flood.between(0.3, 1.0), flood.choice(names)
+        world.events.at(at, setattr, world.nodes[starved], "is_starved", True)
+        for number in range(2 * BEHIND_MAX):
+            sender = flood.choice([name for name in names if name != starved])
+            world.events.at(at + 0.005 * number, world.send, sender, 1, RATE_MIN)
+        for number in range(10):
+            world.events.at(at + 0.1 * number, world.send, starved, 20, RATE_MIN)
 
 
 def _inject_fault(world: BulkWorld, chance: SeededRandom, names: str) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from math import inf
 from typing import TYPE_CHECKING
 
+from cluster.bulk.consumer import BEHIND_MAX, KEPT
 from cluster.bulk.effects import (
     DeliverMessage,
     Discard,
@@ -20,12 +21,13 @@ from cluster.bulk.effects import (
     Multicast,
     Outcome,
     Propose,
+    ReceivedByAll,
     SendState,
     SendTo,
 )
 from cluster.bulk.flow_control import FlowControl
 from cluster.bulk.master import Accept, ChangeView, Grant, Master
-from cluster.bulk.packets import DataPacket, NakDeny, Status
+from cluster.bulk.packets import Complete, DataPacket, NakDeny, Status
 from cluster.bulk.process import BulkProcess
 from cluster.names import ProcessId
 from cluster.sim.bulk.memory import MemorySource, MemorySpool
@@ -44,6 +46,7 @@ if TYPE_CHECKING:
 SESSION = 7
 REST_S = 60.0  # virtual seconds within which a run comes to rest after the faults
 DETECT_S = 0.15  # until a change of connectivity becomes a view
+RATE_MIN = 500.0  # packets per second, of senders that do not wait for slow consumers
 STARTS = 1000  # requests of one process, at most
 EVENTS_MAX = 400_000
 
@@ -58,6 +61,7 @@ class BulkNode:
         self.process: BulkProcess | None = None
         self.in_primary = False
         self.slow_s = 0.0  # additional delay of every packet to this node
+        self.is_starved = False  # data packets to this node are lost
         self.is_deaf = False  # all packets to this node are lost, and no view shows it
         self.wake_at = inf
         self.sends_left = inf  # packets until it crashes
@@ -69,6 +73,7 @@ class BulkNode:
         self.position = 0  # entries of the log that its replica has applied
         self.sources: dict[int, bytes] = {}  # content of the messages it sent, by request
         self.outcomes: dict[int, Outcome] = {}
+        self.reported: set[int] = set()  # messages that it told the coordinator it has
         self.marked: dict[int, Status] = {}
         self.state: list[int] = []  # of the application: the messages that it holds
         self.given: dict[int, list[int]] = {}  # states that it was given, by the message that follows
@@ -90,6 +95,7 @@ class BulkWorld:
         self.delay_s = 0.002
         self.with_state = with_state
         self.room = self.chance.choice((4, 32, 2048))  # packets that a process has room for
+        self._rates = self.chance.fork("rates")
         self.sides: list[set[str]] = [set(self.nodes)]
         self.primary: tuple[ProcessId, ...] = ()
         self.log: list[Entry] = []
@@ -246,13 +252,15 @@ class BulkWorld:
 
     # ---- processes
 
-    def send(self, name: str, packets: int) -> None:
+    def send(self, name: str, packets: int, rate_min: float | None = None) -> None:
+        """`rate_min`: whether a slow consumer falls behind or, with 0, slows all; by chance if not given."""
         node = self.nodes[name]
         process = node.process
         if process is not None:
             tag = f"{node.name}/{STARTS * node.starts + len(node.sources) + 1}/".encode()
             source = MemorySource([tag + b"%d;" % at for at in range(packets)])
-            request = process.send(self.now, source)
+            rate_min = self._rates.choice((0.0, RATE_MIN)) if rate_min is None else rate_min
+            request = process.send(self.now, source, rate_min)
             node.sources[request] = b"".join(source.packets)
             self._do(node, lambda p: p.tick(self.now))
 
@@ -262,6 +270,7 @@ class BulkWorld:
             return
         step(process)
         self._see(node, process)
+        self.spec.bounded(node.id, len(process.consumer.incoming), BEHIND_MAX + 1)
         for effect in process.take():
             if node.process is not process:
                 return  # it crashed between two effects
@@ -289,6 +298,8 @@ class BulkWorld:
             case SendTo(to, packet):
                 if type(packet) is NakDeny:
                     self.count("a NAK was denied")
+                elif type(packet) is Complete:
+                    node.reported.add(packet.number)
                 self._transmit(node, to.name, packet)
             case Multicast(packet):
                 if isinstance(packet, DataPacket):
@@ -298,6 +309,9 @@ class BulkWorld:
             case Propose(entry):
                 self._propose(node, entry)
             case Discard(number):
+                if number in node.reported:
+                    is_recent = process.consumer.next_out - number < KEPT
+                    self.spec.discard(node.id, number, is_recent=is_recent)
                 node.spool.messages.pop(number, None)
             case SendState(to, first):
                 self.events.after(self.chance.between(0.01, 0.1), self._give_state, to, first, list(node.state))
@@ -320,6 +334,8 @@ class BulkWorld:
             case DeliverMessage(number):
                 self.spec.deliver(node.id, number, node.spool.content(number))
                 node.state.append(number)
+            case ReceivedByAll(request):
+                self._check_all_have(node, process, request)
             case MessageResolved(request, number, outcome):
                 node.outcomes[request] = outcome
                 self.count(f"a message was {outcome.value}")
@@ -327,6 +343,24 @@ class BulkWorld:
                     self.spec.resolved(node.id, number, Status[outcome.name])
             case _:
                 pass
+
+    def _check_all_have(self, node: BulkNode, process: BulkProcess, request: int) -> None:
+        message = process.producer.find(request)
+        if message is None:
+            return
+        self.count("all members had a message")
+        number, content = message.number, node.sources[request]
+        receivers = [p for p, one in process.context.master.joined.items() if one.is_ready and one.first < number]
+        nodes = [self.nodes[p.name] for p in receivers if self.nodes[p.name].id == p != node.id]
+        without = [
+            one.id
+            for one in nodes
+            if one.process is not None
+            and one.process.consumer.is_member
+            and one.process.consumer.next_out <= number
+            and one.spool.content(number) != content
+        ]
+        self.spec.received_by_all(node.id, number, without)
 
     def _give_state(self, to: ProcessId, first: int, state: list[int]) -> None:
         node = self.nodes[to.name]
@@ -349,7 +383,9 @@ class BulkWorld:
         if sender.sends_left < 0:
             self.crash(sender.name)
             return
-        if to != sender.name and (self.nodes[to].is_deaf or self.chance.hits(self.loss)):
+        node = self.nodes[to]
+        is_starved = node.is_starved and type(packet) is DataPacket
+        if to != sender.name and (node.is_deaf or is_starved or self.chance.hits(self.loss)):
             self.count("a packet was lost")
             return
         copies = 1
@@ -358,7 +394,7 @@ class BulkWorld:
             copies = 2
         for _ in range(copies):
             delay = 1e-5 if to == sender.name else self.delay_s * (0.5 + self.chance.exponential(0.7))
-            self.events.after(delay + self.nodes[to].slow_s, self._arrive, sender.id, to, packet)
+            self.events.after(delay + node.slow_s, self._arrive, sender.id, to, packet)
 
     def _arrive(self, sender: ProcessId, to: str, packet: AnyPacket) -> None:
         node = self.nodes[to]
@@ -384,7 +420,7 @@ class BulkWorld:
         self.loss = min(self.loss, 0.05)
         self.ambushes = 0
         for name, node in self.nodes.items():
-            node.slow_s, node.is_deaf, node.sends_left = 0.0, False, inf
+            node.slow_s, node.is_deaf, node.is_starved, node.sends_left = 0.0, False, False, inf
             self.restart(name)
         self.heal()
         self._run_until(self.now + REST_S, self._all_members)

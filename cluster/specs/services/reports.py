@@ -11,12 +11,11 @@ f = floor((n - 1) / 2) follows the view. What that leaves of the liveness proper
 - Validity and agreement between members of the last view: every member has the current value of every item of every
   member, however long each of them is there. So nothing current of members that move together is lost, and a newcomer
   gets everything.
-- Agreement on an origin that is gone: if p and q were in a view with the origin and move together from then on, q
-  delivers what p delivered while it was with q, or a successor. What nobody delivered who moves on may be lost.
+- Agreement on an origin that is gone: a process that took reports from the origin in a view owes them to the members of
+  that view that move together with it from then on: they deliver what it delivered, or a successor. Members that get
+  reports that way owe them to the same members. What nobody took who moves on may be lost.
 - FIFO completeness for an origin that is gone: holds at p unless p was separated from more than f members of a view
-  that it shared with the origin. Then all processes that held the successor of a purged report may be gone. Nor
-  does it hold if the origin is lost before p, which had just met it, holds everything that was safe before: perhaps
-  only the origin held the successor, for example when it was alone.
+  that it shared with the origin. Then all processes that held the successor of a purged report may be gone.
 - Nobody delivers reports of an origin that it never met, in its current life: whoever forwarded them may have lost the
   successor of a purged report, and f of the views of p says nothing about it.
 - A process may forget an origin that is gone (`ReportForget`). If the origin comes back it is new to that process.
@@ -73,7 +72,7 @@ class DeliveryHistory:
 
     def __init__(self) -> None:
         self.number = 0  # of the last delivery
-        self.latest: dict[str, tuple[int, int]] = {}  # item: number of its last delivery, and the step
+        self.latest: dict[str, int] = {}  # number of the last delivery of each item
 
 
 class HoldingEra(msgspec.Struct):
@@ -89,8 +88,6 @@ class SharedView(msgspec.Struct):
     members: frozenset[ProcessId]
     with_us: frozenset[ProcessId]
     origins: frozenset[Origin]  # the members in the lives in which they were there
-    met_here: frozenset[ProcessId]  # the members with which it did not move into the view
-    view_id: ViewId
 
     def has_met(self, origin: Origin) -> bool:
         """Whether the origin was a member, in its life or a later one: members that do not hear from it cannot tell."""
@@ -111,18 +108,16 @@ class ReportsSpec(Spec):
 
     def __init__(self) -> None:
         super().__init__()
-        self.steps = 0
         self.broadcast: dict[Origin, BroadcastHistory] = {}
         self.delivered: dict[ProcessId, dict[Origin, DeliveryHistory]] = defaultdict(dict)
         self.lives: dict[ProcessId, int] = defaultdict(int)  # number of lives that ended
         self.held: dict[ProcessId, list[HoldingEra]] = defaultdict(list)  # the last one is current
-        self.safe_before: dict[tuple[ViewId, Origin], int] = {}  # what was safe when an origin entered a view
         self.started: dict[tuple[ProcessId, int], int] = {}  # in which life a process got a start_change
         self.view: dict[ProcessId, View] = {}
+        self.moved: dict[ProcessId, frozenset[ProcessId]] = defaultdict(frozenset)  # T of the view, and p
         self.installed: dict[ViewId, dict[ProcessId, int]] = defaultdict(dict)  # in which era it entered the view
-        self.together: dict[ProcessId, dict[ProcessId, int]] = defaultdict(dict)  # since which step
         self.shared: dict[ProcessId, list[SharedView]] = defaultdict(list)
-        self.left: dict[ProcessId, dict[Origin, int]] = defaultdict(dict)  # at which step the origin left p's view
+        self.owed: dict[ProcessId, dict[Origin, set[ProcessId]]] = defaultdict(dict)  # to whom p owes what it has
         self.forgotten: set[tuple[ProcessId, Origin]] = set()
 
     # input start_change_p(cid, set) of the membership
@@ -131,28 +126,19 @@ class ReportsSpec(Spec):
 
     # input view_p(v, T) of the end-point
     def gcs_view_eff(self, act: GcsView, at: ProcessId) -> None:
-        self.steps += 1
-        moved = frozenset(act.transitional) | {at}
-        before = self.view.get(at)
-        if before is not None:
-            for q in before.members:
-                if q not in moved:
-                    self.left[at][Origin(q, self._eras_in_view_of(at, q)[0].life + 1)] = self.steps
+        moved = self.moved[at] = frozenset(act.transitional) | {at}
         self.view[at] = act.view
         entered = self.installed[act.view.id]
         for q in act.view.members:  # a member that never enters the view counts as it was when the first one did
             entered.setdefault(q, self._era_in(act.view, q))
         entered[at] = len(self.held[at]) - 1
-        since = self.together[at]
-        self.together[at] = {q: since.get(q, 0) if q in moved else self.steps for q in act.view.members if q != at}
+        for owed in self.owed[at].values():
+            owed &= moved
         for shared in self.shared[at]:
             shared.with_us &= moved
         members = frozenset(act.view.members)
         origins = frozenset(Origin(q, self.held[q][entered[q]].life + 1) for q in members)
-        self.shared[at].append(SharedView(members, members, origins, members - moved, act.view.id))
-        for origin in origins:
-            if origin.process == at and origin in self.broadcast:
-                self.safe_before[act.view.id, origin] = self.broadcast[origin].safe
+        self.shared[at].append(SharedView(members, members, origins))
 
     # input broadcast_i(m), TP1
     def report_broadcast_pre(self, act: ReportBroadcast, at: ProcessId) -> None:
@@ -175,13 +161,24 @@ class ReportsSpec(Spec):
         )
         held = self._holds(at).get(act.origin, 0)
         self.require(act.number > held, "enqueue: m not in Q_i", held)
+        self.require(act.via in self._members(at), "enqueue: sent by a member of the view", act.via)
 
     def report_enqueue_eff(self, act: ReportEnqueue, at: ProcessId) -> None:
         self._holds(at)[act.origin] = act.number
+        members = set(self._members(at)) - {at, act.origin.process}
+        if act.via == act.origin.process:
+            self.owed[at][act.origin] = members
+        else:
+            self.branch("enqueue: forwarded")
+            heirs = {act.via, *self.owed[act.via].get(act.origin, ())} & members
+            self.owed[at][act.origin] = self.owed[at].get(act.origin, set()) | heirs
+
+    def _members(self, at: ProcessId) -> tuple[ProcessId, ...]:
+        return self.view[at].members if at in self.view else (at,)
 
     # safe_i(m): received by more than f processes of the view, of which f may have crashed meanwhile
     def report_safe_pre(self, act: ReportSafe, at: ProcessId) -> None:
-        members = self.view[at].members if at in self.view else (at,)
+        members = self._members(at)
         holders = [
             q
             for q in members
@@ -196,7 +193,7 @@ class ReportsSpec(Spec):
 
     def report_safe_eff(self, act: ReportSafe, at: ProcessId) -> None:
         self.broadcast[act.origin].safe = max(act.number, self.broadcast[act.origin].safe)
-        if len(self.view[at].members if at in self.view else ()) > 1:
+        if len(self._members(at)) > 1:
             self.branch("safe: in a view of several members")
 
     def _holds(self, at: ProcessId) -> dict[Origin, int]:
@@ -249,35 +246,35 @@ class ReportsSpec(Spec):
             self.require(history.latest[item] > skipped, "no report is skipped without a successor", skipped, item)
 
     def report_deliver_eff(self, act: ReportDeliver, at: ProcessId) -> None:
-        self.steps += 1
-        if act.origin.process not in (self.view[at].members if at in self.view else (at,)):
+        if act.origin.process not in self._members(at):
             self.branch("deliver: from an origin outside the view")
         delivery = self.delivered[at][act.origin]
         delivery.number = act.number
-        delivery.latest[act.item] = (act.number, self.steps)
+        delivery.latest[act.item] = act.number
 
     def report_forget_pre(self, act: ReportForget, at: ProcessId) -> None:
-        members = self.view[at].members if at in self.view else (at,)
         self.require(
-            act.origin.process not in members or self.lives[act.origin.process] >= act.origin.life,
-            "forget: the origin is gone",
+            act.origin.process not in self.moved[at] or self.lives[act.origin.process] >= act.origin.life,
+            "forget: the origin did not move into the view with the process",
         )
 
     def report_forget_eff(self, act: ReportForget, at: ProcessId) -> None:
         self.forgotten.add((at, act.origin))
         self.delivered[at].pop(act.origin, None)
+        self.owed[at].pop(act.origin, None)
         numbers = {origin: number for origin, number in self._holds(at).items() if origin != act.origin}
         self.held[at].append(HoldingEra(self.lives[at], numbers))
 
     def crashed_eff(self, _act: Crashed, at: ProcessId) -> None:
         self.lives[at] += 1
         self.held[at].append(HoldingEra(self.lives[at], {}))
-        for state in (self.delivered, self.view, self.together, self.shared, self.left):
+        for state in (self.delivered, self.view, self.shared):
             state.pop(at, None)
 
     def recovered_eff(self, act: Recovered, at: ProcessId) -> None:
         self.lives[at] = act.boot - 1  # not the number of crashes: one that comes too early leaves no life on the disk
         self.held[at].append(HoldingEra(self.lives[at], {}))
+        self.owed.pop(at, None)  # not when it crashes: what it forwarded may still arrive
 
     # ---- the end of a run
 
@@ -296,7 +293,7 @@ class ReportsSpec(Spec):
         for origin in present:
             delivery = self.delivered[p].get(origin, DeliveryHistory())
             for item, number in self.broadcast[origin].latest.items():
-                got = delivery.latest.get(item, (0, 0))[0]
+                got = delivery.latest.get(item, 0)
                 if origin.process == p:
                     self.require(got == number, "validity: a broadcast report is delivered", p, item, number, got)
                 else:
@@ -311,14 +308,12 @@ class ReportsSpec(Spec):
                     )
 
     def invariant_agreement(self, p: ProcessId, origin: Origin, running: Iterable[ProcessId]) -> None:
-        left = self.left[p].get(origin, 0)
-        for item, (number, step) in self.delivered[p][origin].latest.items():
-            for q in running:
-                since = self.together[p].get(q, step)
-                if q == p or since >= min(step, left) or (q, origin) in self.forgotten:
+        for item, number in self.delivered[p][origin].latest.items():
+            for q in self.owed[p].get(origin, set()).intersection(running):
+                if (q, origin) in self.forgotten:
                     continue
                 delivery = self.delivered[q].get(origin, DeliveryHistory())
-                got = delivery.latest.get(item, (0, 0))[0]
+                got = delivery.latest.get(item, 0)
                 self.require(
                     got >= number,
                     "agreement: members that move together deliver what one of them delivered",
@@ -336,15 +331,8 @@ class ReportsSpec(Spec):
             self.branch("FIFO completeness: p was separated from more than f members")
             return
         delivery, history = self.delivered[p][origin], self.broadcast[origin]
-        if any(
-            delivery.number < self.safe_before.get((shared.view_id, origin), history.safe)
-            for shared in met
-            if origin.process in shared.met_here
-        ):
-            self.branch("FIFO completeness: the origin was lost before p had everything from before they met")
-            return
         for number, (item, _) in enumerate(history.items[: delivery.number], 1):
-            got = delivery.latest.get(item, (0, 0))[0]
+            got = delivery.latest.get(item, 0)
             self.require(
                 got >= number,
                 "FIFO completeness: what was broadcast before is delivered or obsolete",

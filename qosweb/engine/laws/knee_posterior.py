@@ -92,6 +92,13 @@ class KneePosterior:
         near = _normalised(exp(-(max(0.0, low - i * STEP, i * STEP - high) ** 2) / spread) for i in range(len(self._p)))
         self._p = [(at + to) / 2 for at, to in zip(self._p, near, strict=True)]
 
+    def begin_at(self, level: int) -> None:
+        """Begin with what another law had found: its limit is the knee and a margin of one."""
+        ln_knee = log(max(1, level - 1))
+        self.suggest(ln_knee, ln_knee)
+        self.suggest(ln_knee, ln_knee)
+        self._find_quantiles()
+
     def doubt(self) -> None:
         """Move half of the probability back to the prior: the server may have been replaced."""
         prior = _normalised(_prior(len(self._p)))

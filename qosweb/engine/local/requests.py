@@ -20,6 +20,8 @@ from cluster.names import ProcessId
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from qosweb.engine.laws.service_samples import Tag
+
 
 class Phase(Enum):
     WAITING = "waiting"
@@ -73,7 +75,8 @@ class Request:
     """One unfinished request."""
 
     __slots__ = ("class_number", "cost", "deadline_ms", "decided", "exceeds", "is_visitor", "number", "owner",
-                 "phase", "rate_bps", "settled", "submitted")  # fmt: skip
+                 "phase", "rate_bps", "server", "settled", "submitted",
+                 "tag")  # fmt: skip
 
     def __init__(
         self,
@@ -88,10 +91,12 @@ class Request:
         self.cost = cost
         self.deadline_ms = deadline_ms  # by the node's own clock
         self.decided = decided
-        self.phase = Phase.WAITING
+        self.phase = WAITING
         self.rate_bps = 0
+        self.server = ""  # where it runs, if it is an upstream server
         self.exceeds = False  # it started although the pipe was full
         self.settled = 0  # the part of its real cost that was charged when it lent its channel
+        self.tag: Tag = (0, 1)  # for the sample of its service time there
         self.submitted = False  # the other nodes have been told
         self.is_visitor = False  # redirected here: the redirecting node has counted it
         self.owner: ProcessId | None = None  # the redirecting node, if it was redirected here

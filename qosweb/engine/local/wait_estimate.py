@@ -17,29 +17,53 @@ Neighbours: `local_queue` calls this and reports waits and starts; the state mac
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Protocol
 
 from qosweb.engine.replicated.buckets import REQUEST
 from qosweb.engine.replicated.flows import STEP_MS, Flow
-from qosweb.engine.replicated.pipes import LOOKAHEAD_MS, TRAVEL_MS
+from qosweb.engine.replicated.pipes import LOOKAHEAD_MS
 from qosweb.webqos.values import PPM
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from qosweb.engine.replicated.state_machine import QosStateMachine
+    from cluster.names import ProcessId
+    from qosweb.engine.replicated.classes import ClassState
+    from qosweb.engine.replicated.compiled_policy import CompiledPolicy
+    from qosweb.engine.replicated.fair_queueing import FairScheduler
+    from qosweb.engine.replicated.pipes import Pipe
 
 LITTLE = 32  # a node with less than 1/LITTLE of the starts knows nothing of its own rate
 
 
-def patience_ms(lifetime_ms: int, machine: QosStateMachine) -> int:
+class Decider(Protocol):
+    """The state machine for the node's own pipe, or one of its pools of upstream servers."""
+
+    @property
+    def scheduler(self) -> FairScheduler[Any, Any, Any]: ...
+    @property
+    def classes(self) -> list[ClassState]: ...
+    @property
+    def policy(self) -> CompiledPolicy: ...
+    @property
+    def pipes(self) -> dict[ProcessId, Pipe]: ...
+    @property
+    def time_ms(self) -> int: ...
+    @property
+    def travel_ms(self) -> int: ...
+    @property
+    def capacity_bps(self) -> int: ...
+    @property
+    def is_contended(self) -> bool: ...
+
+
+def patience_ms(lifetime_ms: int, machine: Decider) -> int:
     """The part of a lifetime that may be spent in the queue: decisions take time, and grants ahead wait further.
 
     A redirected request is granted further ahead, by the time that its client may need to arrive.
     """
     most = lifetime_ms // 4
-    travel_ms = TRAVEL_MS if len(machine.pipes) > 1 and machine.policy.may_redirect else 0
-    return lifetime_ms - min(most, 2 * LOOKAHEAD_MS) - min(most, travel_ms)
+    return lifetime_ms - min(most, 2 * LOOKAHEAD_MS) - min(most, machine.travel_ms)
 
 
 class ClassWait:
@@ -114,7 +138,7 @@ class WaitEstimate:
         for number, one in before.items():
             self.of(numbers[number]).waiting += one.waiting
 
-    def wait(self, machine: QosStateMachine, number: int, time_ms: int) -> tuple[int, int | None]:
+    def wait(self, machine: Decider, number: int, time_ms: int) -> tuple[int, int | None]:
         """Expected wait in ms at the current rate of the class, and the bound behind it; `time_ms` is cluster time.
 
         If the wait is unknown (classes of higher priority take everything for now), it is 0: the request may try.
@@ -128,7 +152,7 @@ class WaitEstimate:
         ahead = chosen.waiting_cost + one.untold if counts_all else one.waiting
         wait_ms = ahead * of_cost_ms // per
         scheduler = machine.scheduler
-        buckets_of = scheduler.bound.buckets_of[number]
+        buckets_of = scheduler.buckets_of[number]
         longest: int | None = None
         for at in buckets_of:
             rule, bucket = scheduler.bound.rules[at], scheduler.buckets[at]
@@ -139,7 +163,7 @@ class WaitEstimate:
                 wait_ms, longest = of_bound_ms, at
         return wait_ms, longest
 
-    def _pace(self, machine: QosStateMachine, number: int) -> tuple[int, int, bool]:
+    def _pace(self, machine: Decider, number: int) -> tuple[int, int, bool]:
         """Milliseconds per cost ahead, as a fraction; and whether requests that wait at other nodes are ahead, too."""
         chosen = machine.classes[number]
         weight = machine.scheduler.weights[number] if chosen.waiting else PPM  # for a class that does not wait, a guess

@@ -34,7 +34,8 @@ class BoundPolicy:
     `in_force` maps the numbers of the constraints in force to the classes that they bound.
     """
 
-    __slots__ = ("_division", "_guaranteed", "_rates", "always", "buckets_of", "in_force", "rules", "terms")
+    __slots__ = ("_division", "_guaranteed", "_rates", "always", "buckets_of", "in_force", "rules", "slot_bounds_of",
+                 "slot_buckets_of", "terms")  # fmt: skip
 
     def __init__(self, model: Model, coverage: Coverage, environment: Environment) -> None:
         count = len(model.classes)
@@ -50,6 +51,14 @@ class BoundPolicy:
         self.buckets_of: list[tuple[int, ...]] = [
             tuple(at for at, rule in enumerate(self.rules) if number in rule.classes and not self.always[number])
             for number in range(count)
+        ]
+        # In a pool of servers a hard share bounds slots: part of the slots, and the classes that share it
+        self.slot_bounds_of: list[tuple[tuple[int, tuple[int, ...]], ...]] = [
+            tuple((self.rules[at].share_ppm, self.rules[at].classes) for at in ats if self.rules[at].share_ppm)
+            for ats in self.buckets_of
+        ]
+        self.slot_buckets_of: list[tuple[int, ...]] = [
+            tuple(at for at in ats if not self.rules[at].share_ppm) for ats in self.buckets_of
         ]
 
     def shares(self, demand_ppm: list[int]) -> tuple[int, ...]:
@@ -88,5 +97,7 @@ def _rule(model: Model, number: int, classes: tuple[int, ...], environment: Envi
         case Bytes():
             return BucketRule(number, classes, "bytes", value.bps * (nodes if value.per_node else 1), of_client)
         case Share() if constraint.hard and environment.capacity_bps:
-            return BucketRule(number, classes, "bytes", value.ppm * environment.capacity_bps // PPM, of_client)
+            return BucketRule(
+                number, classes, "bytes", value.ppm * environment.capacity_bps // PPM, of_client, value.ppm
+            )
     return None

@@ -24,6 +24,7 @@ class BucketRule(msgspec.Struct, frozen=True):
     counts: Literal["requests", "bytes"]
     rate_per_s: int
     of_client: bool = False  # it depends on the client
+    share_ppm: int = 0  # it is a hard share of the capacity
 
     def price(self, requests: int, cost: int) -> int:
         return requests * REQUEST if self.counts == "requests" else cost

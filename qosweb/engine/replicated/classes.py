@@ -68,8 +68,8 @@ class Totals(msgspec.Struct, array_like=True):
 class ClassState:
     """Queues, virtual time and counters of one class."""
 
-    __slots__ = ("backlog_ms", "came", "got", "name", "queues", "short_ms", "spare_cost", "totals", "virtual",
-                 "waiting", "waiting_cost")  # fmt: skip
+    __slots__ = ("backlog_ms", "came", "got", "mean_cost", "name", "queues", "short_ms", "spare_cost", "totals",
+                 "virtual", "waiting", "waiting_cost")  # fmt: skip
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -80,6 +80,7 @@ class ClassState:
         self.spare_cost = 0  # cost of starts while it had no share
         self.backlog_ms = NEVER_MS  # when it last had waiting requests
         self.short_ms = NEVER_MS  # when it last demanded more than its share
+        self.mean_cost = 0  # of recent requests, where the cost is unknown at the start; 0: none yet
         self.came = Flow()
         self.got = Flow()
         self.totals = Totals()

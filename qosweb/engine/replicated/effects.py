@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from cluster.names import ProcessId, View
+from qosweb.engine.laws.service_samples import SampleBatch
 
 
 class Granted(msgspec.Struct, frozen=True):
@@ -23,6 +24,24 @@ class Reserved(msgspec.Struct, frozen=True):
     class_number: int
     cost: int
     rate_bps: int
+
+
+class SlotGranted(msgspec.Struct, frozen=True):
+    """A request of this node may start at a server."""
+
+    pool: tuple[str, ...]
+    number: int
+    server: str
+    epoch: int  # of the limit
+    in_service: int  # at the server, with this one
+    is_limited: bool  # it has the last free slot
+
+
+class Sampled(msgspec.Struct, frozen=True):
+    """A node reports service times at a server whose limit this node decides."""
+
+    server: str
+    rows: SampleBatch
 
 
 class RestatementNeeded(msgspec.Struct, frozen=True):
@@ -72,6 +91,8 @@ class EntryRejected(msgspec.Struct, frozen=True):
 Effect = (
     Granted
     | Reserved
+    | SlotGranted
+    | Sampled
     | RestatementNeeded
     | RestatementApplied
     | PolicyChanged

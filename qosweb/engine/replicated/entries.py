@@ -8,11 +8,11 @@ whatever became of its channel.
 Times are cluster time: milliseconds since the founding, as the sender computes them (see `engine`).
 On the wire: one byte for the format, then MessagePack. A snapshot of the state machine begins with the same byte.
 
-Format 1 lacks `upstreams`, and the scheduler then followed other rules. Entries and snapshots of format 1 are found
-in data directories of earlier versions. A replica that continued the queue of such a snapshot would differ from one
-whose disk has a later snapshot. Therefore only that part of format 1 is taken over which does not depend on the
-scheduler: time, policy, reports, accesses and totals. The requests of that time are over in any case: nodes of both
-formats never run together, and every node restates its requests when it returns.
+Format 1 lacks `upstreams`, `pools` and `limits`, and the scheduler then followed other rules. Entries and snapshots of
+format 1 are found in data directories of earlier versions. A replica that continued the queue of such a snapshot would
+differ from one whose disk has a later snapshot. Therefore only that part of format 1 is taken over which does not
+depend on the scheduler: time, policy, reports, accesses and totals. The requests of that time are over in any case:
+nodes of both formats never run together, and every node restates its requests when it returns.
 Neighbours: `state_machine` applies the entries.
 """
 
@@ -21,6 +21,7 @@ from __future__ import annotations
 import msgspec
 
 from cluster.names import ProcessId
+from qosweb.engine.replicated.pool_batch import PoolBatch
 from qosweb.engine.replicated.upstreams import UpstreamReport
 from qosweb.webqos.model.model import LANGUAGE
 
@@ -73,6 +74,8 @@ class NodeBatch(msgspec.Struct, array_like=True):
     finished: list[tuple[int, int]] = []  # number, real cost
     visited: list[tuple[ProcessId, int, int]] = []  # redirected here: owner, its number, real cost or UNUSED
     upstreams: list[UpstreamReport] | None = None  # all upstream servers of the sender; applied after `report`
+    pools: list[PoolBatch] = []  # events at pools of upstream servers
+    limits: list[tuple[str, int, int, int]] = []  # decisions on servers: server, limit, level, epoch
 
 
 UNUSED = -1  # the cost of a channel whose redirected client did not arrive

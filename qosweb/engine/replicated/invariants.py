@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ def violated_invariants(machine: QosStateMachine) -> list[str]:
             seqs = [waiter.seq for waiter in queue.values()]
             if not queue or seqs != sorted(seqs):
                 found.append(f"the queue of {one.name} at {owner} is empty or out of order")
-    return found + _idle(machine)
+    return found + _idle(machine) + _slots(machine)
 
 
 def _idle(machine: QosStateMachine) -> list[str]:
@@ -51,3 +52,36 @@ def _idle(machine: QosStateMachine) -> list[str]:
         for pid in roomy
         if one.waiting and (scheduler.may_redirect or pid in one.queues) and scheduler.has_tokens(at, machine.time_ms)
     ]
+
+
+def _slots(machine: QosStateMachine) -> list[str]:
+    """Each slot has one holder, which is a member and does not wait; no slot is free while a request waits."""
+    found: list[str] = []
+    table, pipes = machine.servers, machine.pipes
+    holders: dict[object, str] = {}
+    for name, server in table.servers.items():
+        if server.always != sum(use.is_always for use in server.uses.values()):
+            found.append(f"{name} counts {server.always} always-available requests")
+        for key in server.uses:
+            if key in holders:
+                found.append(f"request {key} holds a slot of {name} and of {holders[key]}")
+            if key[0] not in pipes:
+                found.append(f"request {key} of a node that left holds a slot of {name}")
+            holders[key] = name
+        found += [f"slots of {name} are reserved for the member {pid}" for pid in server.reserved if pid in pipes]
+    for pool in table.pools.values():
+        scheduler = pool.scheduler
+        found += [f"request {key} waits and holds a slot of {holders[key]}" for key in pool.waiting if key in holders]
+        if sum(one.waiting for one in pool.classes) != len(pool.waiting):
+            found.append(f"pool {pool.key} counts other waiting requests than its queues")
+        running = Counter(use.number for server in scheduler.places.values() for use in server.uses.values())
+        if running != +Counter(scheduler.running):
+            found.append(f"pool {pool.key} counts {scheduler.running} slots by class, but {dict(running)} are held")
+        roomy = [name for name, server in scheduler.places.items() if server.has_room]
+        found += [
+            f"{one.name} waits while {name} has a free slot"
+            for at, one in enumerate(pool.classes)
+            for name in roomy
+            if one.waiting and scheduler.has_tokens(at, machine.time_ms)
+        ]
+    return found

@@ -15,6 +15,8 @@ from qosweb.engine.replicated.compiled_policy import CompiledPolicy
 from qosweb.engine.replicated.entries import with_format, without_format
 from qosweb.engine.replicated.flows import Flow
 from qosweb.engine.replicated.pipes import Pipe, PipeChannel
+from qosweb.engine.replicated.server_pool import ServerPool
+from qosweb.engine.replicated.servers import Server, SlotUse
 from qosweb.engine.replicated.upstreams import UpstreamReport
 from qosweb.webqos import Environment
 
@@ -32,6 +34,7 @@ class ClassSnapshot(msgspec.Struct, array_like=True):
     got: Flow
     totals: Totals
     short_ms: int = NEVER_MS  # not in format 1
+    mean_cost: int = 0  # not in format 1
 
 
 class PipeSnapshot(msgspec.Struct, array_like=True):
@@ -42,6 +45,28 @@ class PipeSnapshot(msgspec.Struct, array_like=True):
     language: int
     channels: list[tuple[ProcessId, int, PipeChannel]]
     upstreams: tuple[UpstreamReport, ...] = ()  # not in format 1
+
+
+class ServerSnapshot(msgspec.Struct, array_like=True):
+    limit: int
+    level: int
+    epoch: int
+    decider: ProcessId | None
+    slots_max: int
+    is_out: bool
+    uses: list[tuple[ProcessId, int, SlotUse]]
+    reserved: list[tuple[ProcessId, int, int]]  # slots, until when
+
+
+class PoolSnapshot(msgspec.Struct, array_like=True):
+    key: tuple[str, ...]
+    classes: list[ClassSnapshot]
+    virtual: int
+    spare: int
+    era: int
+    seq: int
+    shares_at_ms: int
+    shares: tuple[int, ...]
 
 
 class EngineSnapshot(msgspec.Struct, array_like=True):
@@ -66,6 +91,8 @@ class EngineSnapshot(msgspec.Struct, array_like=True):
     environment: tuple[int, int, int, int, int, list[tuple[int, int]], int | None]
     spare: int
     era: int
+    servers: list[tuple[str, ServerSnapshot]] = []  # not in format 1
+    pools: list[PoolSnapshot] = []
 
 
 _encode = msgspec.msgpack.Encoder().encode
@@ -127,6 +154,8 @@ def save(machine: QosStateMachine) -> EngineSnapshot:
         ),
         spare=scheduler.spare,
         era=scheduler.era,
+        servers=[(name, _save_server(one)) for name, one in machine.servers.servers.items()],
+        pools=[_save_pool(pool) for pool in machine.servers.pools.values()],
     )  # fmt: skip
 
 
@@ -137,7 +166,7 @@ def load(machine: QosStateMachine, state: EngineSnapshot) -> None:
     machine.policy, machine.names = policy, dict(state.names)
     machine.accessed_ms = dict(state.accessed_ms)
     machine.seq, machine.shares_at_ms = state.seq, state.shares_at_ms
-    scheduler.pipes = {pid: _load_pipe(pipe) for pid, pipe in state.pipes}
+    scheduler.places = {pid: _load_pipe(pipe) for pid, pipe in state.pipes}
     scheduler.classes_changed([_load_class(one) for one in state.classes])
     for class_number, one in enumerate(scheduler.classes):
         for owner, queue in one.queues.items():
@@ -151,6 +180,8 @@ def load(machine: QosStateMachine, state: EngineSnapshot) -> None:
     scheduler.set_shares(state.shares)
     scheduler.era = state.era
     scheduler.wake_ms = None
+    machine.servers.servers = {name: _load_server(one) for name, one in state.servers}
+    machine.servers.pools = {one.key: _load_pool(machine, one) for one in state.pools}
     if state.shares_at_ms < 0:
         machine.rebind()
 
@@ -158,14 +189,15 @@ def load(machine: QosStateMachine, state: EngineSnapshot) -> None:
 def _save_class(one: ClassState) -> ClassSnapshot:
     queues = [(owner, list(one.queues[owner].items())) for owner in sorted(one.queues)]
     return ClassSnapshot(
-        one.name, queues, one.virtual, one.spare_cost, one.backlog_ms, one.came, one.got, one.totals, one.short_ms
-    )
+        one.name, queues, one.virtual, one.spare_cost, one.backlog_ms, one.came, one.got, one.totals, one.short_ms,
+        one.mean_cost,
+    )  # fmt: skip
 
 
 def _load_class(saved: ClassSnapshot) -> ClassState:
     one = ClassState(saved.name)
     one.virtual, one.spare_cost, one.backlog_ms = saved.virtual, saved.spare_cost, saved.backlog_ms
-    one.short_ms = saved.short_ms
+    one.short_ms, one.mean_cost = saved.short_ms, saved.mean_cost
     one.came, one.got, one.totals = saved.came, saved.got, saved.totals
     for owner, waiters in saved.queues:
         one.queues[owner] = OrderedDict(waiters)
@@ -188,3 +220,44 @@ def _load_pipe(saved: PipeSnapshot) -> Pipe:
     for owner, number, channel in saved.channels:
         pipe.take(owner, number, channel)
     return pipe
+
+
+def _save_server(server: Server) -> ServerSnapshot:
+    return ServerSnapshot(
+        server.limit, server.level, server.epoch, server.decider, server.slots_max, server.is_out,
+        [(owner, number, server.uses[owner, number]) for owner, number in sorted(server.uses)],
+        [(pid, *server.reserved[pid]) for pid in sorted(server.reserved)],
+    )  # fmt: skip
+
+
+def _load_server(saved: ServerSnapshot) -> Server:
+    server = Server()
+    server.limit, server.level, server.epoch, server.decider = saved.limit, saved.level, saved.epoch, saved.decider
+    server.slots_max, server.is_out = saved.slots_max, saved.is_out
+    for owner, number, use in saved.uses:
+        server.take(owner, number, use)
+    server.reserved = {pid: (slots, until_ms) for pid, slots, until_ms in saved.reserved}
+    return server
+
+
+def _save_pool(pool: ServerPool) -> PoolSnapshot:
+    scheduler = pool.scheduler
+    return PoolSnapshot(
+        pool.key, [_save_class(one) for one in pool.classes], scheduler.virtual, scheduler.spare, scheduler.era,
+        pool.seq, pool.shares_at_ms, scheduler.shares,
+    )  # fmt: skip
+
+
+def _load_pool(machine: QosStateMachine, saved: PoolSnapshot) -> ServerPool:
+    pool = ServerPool(machine, saved.key)
+    scheduler, servers = pool.scheduler, machine.servers.servers
+    scheduler.classes_changed([_load_class(one) for one in saved.classes])
+    for class_number, one in enumerate(pool.classes):
+        for owner, queue in one.queues.items():
+            pool.waiting.update({(owner, number): class_number for number in queue})
+    scheduler.places = {name: servers[name] for name in saved.key if name in servers}
+    scheduler.count_running()
+    scheduler.virtual, scheduler.spare, scheduler.era = saved.virtual, saved.spare, saved.era
+    pool.seq, pool.shares_at_ms = saved.seq, saved.shares_at_ms
+    scheduler.set_shares(saved.shares)
+    return pool

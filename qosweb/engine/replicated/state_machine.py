@@ -32,8 +32,9 @@ from qosweb.engine.replicated.effects import (
     Viewed,
 )
 from qosweb.engine.replicated.flows import STEP_MS
-from qosweb.engine.replicated.pipes import NEVER, Pipe, held, whole_channel
+from qosweb.engine.replicated.pipes import NEVER, TRAVEL_MS, Pipe, held, whole_channel
 from qosweb.engine.replicated.scheduler import Scheduler
+from qosweb.engine.replicated.server_table import ServerTable
 from qosweb.webqos import Environment
 
 if TYPE_CHECKING:
@@ -59,6 +60,7 @@ class QosStateMachine:
         self.names: dict[int, list[str]] = {}  # class names, by generation
         self.accessed_ms: dict[int, int] = {}  # last access to each page set
         self.scheduler = Scheduler()
+        self.servers = ServerTable(self)
         self.seq = 0
         self.shares_at_ms = -1
         self.binding_is_due = True  # the environment has changed
@@ -87,6 +89,17 @@ class QosStateMachine:
         """A request waits for a channel, and not only for tokens of its class."""
         scheduler = self.scheduler
         return any(scheduler.has_tokens(number, self.time_ms) for number in scheduler.waiting())
+
+    @property
+    def travel_ms(self) -> int:
+        """How long a request may be on its way to another node."""
+        return TRAVEL_MS if len(self.pipes) > 1 and self.policy.may_redirect else 0
+
+    @property
+    def wake_ms(self) -> int | None:
+        """When a request may start although nothing happens until then."""
+        wakes = (self.scheduler.wake_ms, *self.servers.wakes_ms())
+        return min((one for one in wakes if one is not None), default=None)
 
     @property
     def promised(self) -> tuple[int, ...]:
@@ -144,6 +157,7 @@ class QosStateMachine:
             self.binding_is_due = True
         if batch.upstreams is not None and pipe.upstreams != (upstreams := tuple(batch.upstreams)):
             pipe.upstreams = upstreams
+            self.servers.update()
             self.effect(UpstreamsReported(position, origin))
         if batch.restated is not None:
             self._restate(origin, pipe, batch.restated, number_of)
@@ -160,6 +174,12 @@ class QosStateMachine:
             self._free(pipe, origin, number, cost)
         for owner, number, cost in batch.visited:
             self._free(pipe, owner, number, cost)
+        for decision in batch.limits:
+            self.servers.decide(origin, *decision)
+        for of_pool in batch.pools:
+            pool = self.servers.pools.get(of_pool.servers)
+            if pool is not None:
+                pool.apply(origin, of_pool, number_of)
 
     def _started_at_once(self, class_number: int, count: int, cost: int) -> tuple[int, int]:
         chosen = self.classes[class_number]
@@ -226,9 +246,13 @@ class QosStateMachine:
 
     def view_changed(self, position: int, view: View) -> None:
         before = set(self.pipes)
-        for gone in sorted(before.difference(view.members)):
+        left = sorted(before.difference(view.members))
+        self.servers.reserve(left, len(before))
+        for gone in left:
             self._forget(gone)
-        self.scheduler.pipes = {member: self.pipes.get(member) or Pipe() for member in view.members}
+        self.scheduler.places = {member: self.pipes.get(member) or Pipe() for member in view.members}
+        self.servers.end_reservations(view.members)
+        self.servers.update()
         self.view = view
         self.binding_is_due = True
         self._rebind_if_due()
@@ -245,6 +269,7 @@ class QosStateMachine:
         pipe.waiting.clear()
         for owner, number in list(pipe.channels):
             pipe.give_back(owner, number)
+        self.servers.forget(member)
 
     # ---- the policy
 
@@ -291,6 +316,7 @@ class QosStateMachine:
         for pipe in self.pipes.values():
             pipe.waiting = {number: numbers[old] for number, old in pipe.waiting.items()}
             pipe.channels = {key: one._replace(number=numbers[one.number]) for key, one in pipe.channels.items()}
+        self.servers.change_policy(policy, numbers)
         self.scheduler.classes_changed(classes)
         self.scheduler.forget()
         self.accessed_ms = {}
@@ -328,12 +354,14 @@ class QosStateMachine:
         ]
         self.shares_at_ms = -1
         self._divide()
+        for pool in self.servers.pools.values():
+            pool.bind()
 
     def bind_to(self, environment: Environment) -> None:
         self.binding_is_due = False
         self.bound_ms = self.time_ms
         self.environment = environment
-        self.scheduler.bound = self.policy.bind(environment)
+        self.scheduler.bind(self.policy.bind(environment))
 
     def _translation(self, generation: int) -> ClassNumbers:
         """Map class numbers of a generation to the current ones."""
@@ -357,7 +385,10 @@ class QosStateMachine:
             for one in self.classes:
                 one.came.step(steps)
                 one.got.step(steps)
+            for pool in self.servers.pools.values():
+                pool.advance(steps)
         self.time_ms = at_ms
+        self.servers.end_reservations()
 
     def _divide(self) -> None:
         if 0 <= self.shares_at_ms <= self.time_ms < self.shares_at_ms + SHARES_EVERY_MS:
@@ -385,6 +416,8 @@ class QosStateMachine:
                 self.effect(Granted(number, at, channel.rate_bps))
             elif at == me:
                 self.effect(Reserved(owner, number, class_number, channel.cost, channel.rate_bps))
+        for pool in self.servers.pools.values():
+            pool.schedule()
 
     # ---- snapshots
 

@@ -64,32 +64,32 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     # ---- scheduler
     Mutant(
-        "virtual time is forgotten at once", "qosweb.engine.replicated.scheduler",
+        "virtual time is forgotten at once", "qosweb.engine.replicated.fair_queueing",
         "            chosen.virtual = max(chosen.virtual, self._virtual_min)",
         "            chosen.virtual = max(chosen.virtual, self.virtual)",
         "a class does not make up for the gaps in its queue",
     ),
     Mutant(
-        "credit is unbounded", "qosweb.engine.replicated.scheduler",
+        "credit is unbounded", "qosweb.engine.replicated.fair_queueing",
         "            chosen.virtual = max(chosen.virtual, self._virtual_min)",
         "            pass",
         "a class that makes up for gaps holds the others back for as long as it takes",
     ),
     Mutant(
-        "weights are shares", "qosweb.engine.replicated.scheduler",
+        "weights are shares", "qosweb.engine.replicated.fair_queueing",
         "[share and max(share, least) for",
         "[share for",
         "a class that demands little waits as long as at a server as small as its demand",
     ),
     Mutant(
-        "grants run ahead in gaps", "qosweb.engine.replicated.scheduler",
+        "grants run ahead in gaps", "qosweb.engine.replicated.fair_queueing",
         "        awaited = self._awaited_virtual(now_ms - KEPT_MS)",
         "        awaited = None",
         "in a momentary gap of its queue a class loses the channels that become free later",
     ),
     Mutant(
         "redirect takes the owner's channel", "qosweb.engine.replicated.scheduler",
-        "        pipe.take(owner, number, channel)",
+        "        place.take(owner, number, channel)",
         "        self.pipes[owner].take(owner, number, channel)",
         "a redirected request holds a channel of the node that it came from",
     ),
@@ -102,13 +102,13 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     # ---- local queue
     Mutant(
-        "no deadline", "qosweb.engine.local.local_queue",
+        "no deadline", "qosweb.engine.local.request_queue",
         "            heappush(self._deadlines, (deadline_ms, request.number))",
         "            pass",
         "a lifetime is never enforced",
     ),
     Mutant(
-        "expired requests start", "qosweb.engine.local.local_queue",
+        "expired requests start", "qosweb.engine.local.request_queue",
         "        return request.deadline_ms is not None and request.deadline_ms <= self.now_ms",
         "        return False",
         "a node that was paused starts requests that expired meanwhile",
@@ -177,8 +177,8 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "no restatement on return", "qosweb.engine.engine",
-        "            self.local_queue.restate()\n            self.outbox.report",
-        "            self.outbox.report",
+        "            self.local_queue.restate()\n            self._report_again()",
+        "            self._report_again()",
         "a node that was away goes on as if the other replicas knew its requests",
     ),
     Mutant(
@@ -189,8 +189,8 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "request numbers restart at one", "qosweb.engine.engine",
-        "life << NUMBERS_BITS",
-        "0",
+        "        numbers = life << NUMBERS_BITS",
+        "        numbers = 0",
         "numbers of an earlier life are used again while other nodes hold channels for them",
     ),
     Mutant(

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING
 from qosweb.admission.class_accounts import SERVICE_BUCKETS_S
 from qosweb.admission.clock import THOUSANDTHS
 from qosweb.engine.local.request_ids import LIFE_LEN, RequestId
-from qosweb.http.request_heads import HOST
 from qosweb.server.accesslog.line import Combined, JsonLines, LogEntry, RequestDetails, quoted
 
 if TYPE_CHECKING:
@@ -148,10 +147,6 @@ class AccessRecorder:
         """Whether a line of a forwarded request needs nothing but its head, times, status and size."""
         return self._form is self._json and "upstream_ms" not in self.extra_fields
 
-    def page_parts(self, host: str, path: str) -> tuple[str, str]:
-        """The parts of a line with host and path."""
-        return f'"host":{quoted(host)}', self._json.page_part(path)
-
     def next_number(self) -> int:
         """The number of another request id."""
         self._requests += 1
@@ -164,10 +159,10 @@ class AccessRecorder:
         """A request id as in a header field."""
         return f"{self._rid_prefix}{number}".encode()
 
-    def forwarded(self, client_part: str, relay: PlainRelay) -> None:
+    def forwarded(self, client_part: str, relay: PlainRelay, now: float) -> None:
         """Record a request that an upstream server has answered, and that waited for nothing else."""
-        started, size, status, account = relay.started, relay.sent, relay.status, relay.known.account
-        service_s = time.perf_counter() - started
+        started, size, status, known = relay.started, relay.sent, relay.status, relay.known
+        account, service_s = known.account, now - started
         account.decisions["served"] += 1
         account.bytes_sent += size
         account.other_bytes += size
@@ -178,17 +173,19 @@ class AccessRecorder:
         self._noted_s += service_s
         self.statuses[status] += 1
         if self._log is not None:
-            lines = self._lines
+            lines, ms = self._lines, f"{service_s * 1e3:.3f}"
+            first_byte_ms = ms if relay.first_byte_at == now else f"{(relay.first_byte_at - started) * 1e3:.3f}"
+            before, after = known.page.log_part
             lines.append(
                 self._json.forwarded_line(
                     self._clock.wall_text(started),
                     f"{self._rid_prefix}{relay.number}",
                     client_part,
-                    relay.known.log_part,
+                    f"{before}{known.extra_part}{after}{account.quoted}",
                     status,
                     size,
-                    f"{service_s * 1e3:.3f}",
-                    f"{(relay.first_byte_at - started) * 1e3:.3f}",
+                    ms,
+                    first_byte_ms,
                     relay.request_id,
                 )
             )
@@ -202,8 +199,8 @@ class AccessRecorder:
         if not page.log_part:
             page.log_part = self._json.page_part(exchange.logged_path)
             page.log_tail = self._json.page_tail(200, page.size)
-        host = next(exchange.head.raw(HOST), None)
-        if host is None or (exchange.target and exchange.target.authority is not None):
+        host = exchange.head.host
+        if not host or (exchange.target and exchange.target.authority is not None):
             return  # the host that is logged is not that of the Host field
         if len(self.hosts) >= HOSTS_MAX:
             self.hosts.clear()

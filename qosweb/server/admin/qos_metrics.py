@@ -7,6 +7,7 @@ included while the node is a member of a cluster.
 
 from __future__ import annotations
 
+import time
 from itertools import accumulate
 from typing import TYPE_CHECKING
 
@@ -16,6 +17,7 @@ from prometheus_client.registry import Collector
 from cluster import GroupCollector
 from qosweb.admission.class_accounts import SERVICE_BUCKETS_S
 from qosweb.server.admin.status import held_share, members_of, scope_of
+from qosweb.server.proxy.health import HealthState
 from qosweb.webqos.values import PPM
 
 if TYPE_CHECKING:
@@ -38,9 +40,41 @@ class QosCollector(Collector):
         yield from self._requests()
         yield from self._classes()
         yield from self._cluster()
+        yield from self._nodes()
         membership = self._node.membership
         if membership is not None:
             yield from GroupCollector(membership.group).collect()
+
+    def _nodes(self) -> Iterator[Metric]:
+        """The figures of all nodes that this node knows, each with its age."""
+        gauges = {
+            name: GaugeMetricFamily(f"qosweb_node_{name}", text, labels=["node"])
+            for name, text in (
+                ("figures_age_seconds", "Age of the figures of a node."),
+                ("capacity_bytes_per_second", "Capacity of a node."),
+                ("load_ratio", "Processor load of a node."),
+                ("connections", "Open connections of a node."),
+                ("requests_in_service", "Requests in service at a node."),
+                ("queue_entries", "Waiting requests of a node."),
+            )
+        }
+        upstream = GaugeMetricFamily(
+            "qosweb_node_upstream_up",
+            "Whether a node sends requests to the upstream server.",
+            labels=["node", "server"],
+        )
+        for name, (figures, born) in sorted(self._node.live.nodes.items()):
+            values = (
+                time.monotonic() - born, figures.capacity_bytes_per_s, figures.load, figures.connections,
+                figures.in_service, figures.waiting,
+            )  # fmt: skip
+            for gauge, value in zip(gauges.values(), values, strict=True):
+                gauge.add_metric([name], value)
+            for server, one in figures.upstreams.items():
+                upstream.add_metric([name, server], int(one.health == HealthState.IN.value))
+        yield from gauges.values()
+        if upstream.samples:
+            yield upstream
 
     def _accounts(self) -> list[ClassAccount]:
         accounts = self._node.admission.accounts.all_accounts

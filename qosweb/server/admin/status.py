@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from itertools import islice
+from math import inf
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from qosweb.engine.replicated.compiled_policy import median_wall_ms
 from qosweb.engine.replicated.upstreams import votes_on
@@ -18,6 +21,7 @@ if TYPE_CHECKING:
     from qosweb.engine.engine import Engine
     from qosweb.engine.replicated.classes import ClassState
     from qosweb.engine.replicated.pipes import Pipe
+    from qosweb.server.cluster.live_figures import LiveNode
     from qosweb.server.cluster.membership import ClusterMembership
     from qosweb.server.process.node import Node
     from qosweb.server.proxy.server import UpstreamServer
@@ -145,9 +149,27 @@ def cluster_of(node: Node) -> dict[str, object]:
             "bytes_per_s": engine.report.capacity_bps,
             "cluster_bytes_per_s": engine.machine.capacity_bps,
             "set_by_hand": node.settings.capacity is not None,
+            "line": _line(node),
         },
         "nodes": {} if engine is None else _nodes(engine),
+        "live": {name: _live(one) for name, one in sorted(node.live.nodes.items())},
         "tickets": dict(node.admission.redirects.verdicts),
+    }
+
+
+def _line(node: Node) -> dict[str, object] | None:
+    """The outgoing line, with `--find-line`."""
+    line = node.line
+    if line is None:
+        return None
+    if not line.is_available:
+        return {"state": "unavailable", "reason": "this system has no TCP_INFO, or not all of its figures"}
+    law = line.law
+    return {
+        "state": law.state.value,
+        "bytes_per_s": None if law.rate == inf else int(law.rate),
+        "queue_ms": round(law.queue_s * 1000, 1),
+        "released_for_others": law.releases,
     }
 
 
@@ -164,6 +186,11 @@ def _group(membership: ClusterMembership, engine: Engine | None) -> dict[str, ob
         "position": membership.replica.position,
         "digest": membership.replica.digest() if waiting <= DIGEST_WAITING_MAX else None,  # a long queue takes long
     }
+
+
+def _live(one: LiveNode) -> dict[str, object]:
+    """What a node reported last. Unlike ``nodes``, this needs no primary view."""
+    return {"age_s": round(one.age_s, 3), **msgspec.to_builtins(one.figures)}
 
 
 def _nodes(engine: Engine) -> dict[str, object]:

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from cluster import Delivered, Group, InterimService, ProcessId, View
+    from cluster import Delivered, Group, InterimService, ProcessId, Reports, View
     from qosweb.admission.engine_driver import EngineDriver
     from qosweb.engine.replicated.entries import NodeBatch
     from qosweb.releases.ledger import ReleaseLedger
@@ -173,17 +173,18 @@ class ClusterMembership:
         primary_changed: Callable[[View | None], None],
         ledger: ReleaseLedger,
         interim: InterimService | None = None,
+        reports: Reports | None = None,
     ) -> ClusterMembership:
         """Found or join the cluster that ``settings`` describe. Raises UsageError if that is impossible.
 
         ``ledger``: the releases of the site. ``interim``: the service that shares what every side of a partition may
-        change.
+        change. ``reports``: the broadcast of values that the next value makes obsolete.
         """
         try:
             options = _options(settings, name)
             has_disk = options.data is not None and (options.data / FILE).exists()
             begin = Replica.found if settings.bootstrap and not has_disk else Replica.join
-            replica = await begin(options, NodeStateMachine(driver, ledger), interim=interim)
+            replica = await begin(options, NodeStateMachine(driver, ledger), interim=interim, reports=reports)
         except (AlreadyFounded, BadKey, MemberStops, StoreError, ValueError) as error:
             raise UsageError(str(error)) from None
         except OSError as error:

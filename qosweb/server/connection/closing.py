@@ -45,6 +45,11 @@ class Closing(asyncio.Protocol):
         self._lingered = 0
         self._mark_at = 0.0  # when the client last made enough progress; 0: not measured yet
 
+    @property
+    def transport(self) -> asyncio.Transport | None:
+        """None once the connection is lost."""
+        return self._transport
+
     def abort(self) -> None:
         if self._transport is not None:
             self._closing = self._blocked = True

@@ -33,7 +33,7 @@ from qosweb.server.connection.head_parser import HeadParser, RejectedHead
 from qosweb.server.connection.sending import RETRY, WRITE_BUFFER_HIGH, WRITE_BUFFER_LOW
 from qosweb.server.connection.timeouts import Timeouts
 from qosweb.server.pipeline import proceed
-from qosweb.server.proxy.forward import ForwardTarget
+from qosweb.server.proxy.attempts import ForwardTarget
 from qosweb.server.proxy.request_body import CONTINUE
 from qosweb.server.request.answers import explain
 from qosweb.server.request.exchange import Exchange, Waiting

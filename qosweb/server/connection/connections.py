@@ -34,6 +34,8 @@ class TrackedConnection(Protocol):
 
     @property
     def is_idle(self) -> bool: ...
+    @property
+    def transport(self) -> asyncio.Transport | None: ...
     def check_time(self, now: float) -> None: ...
     def close_if_idle(self) -> None: ...
     def abort(self) -> None: ...
@@ -144,6 +146,10 @@ class Connections:
         self._by_client[client] -= 1
         if not self._by_client[client]:
             del self._by_client[client]
+
+    def transports(self) -> list[asyncio.Transport]:
+        """Of all connections that have one."""
+        return [transport for one in self._all if (transport := one.transport) is not None]
 
     def sweep(self, now: float) -> None:
         """Let every connection check its timeouts."""

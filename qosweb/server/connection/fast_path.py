@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from qosweb.engine.local.tickets import PARAMETER
 from qosweb.http.hosts import parse_host
 from qosweb.http.known_heads import HEADS_MAX, KnownHeads
-from qosweb.http.request_heads import ACCEPT_ENCODING, CONDITION, EXPECT, HOST, TRANSFER_ENCODING, UPGRADE
+from qosweb.http.request_heads import ACCEPT_ENCODING, CONDITION, EXPECT, TRANSFER_ENCODING, UPGRADE
 from qosweb.http.targets import BadTarget, parse_target
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ def read_plain(
     """The plain request with this head; None if it is not plain."""
     if head.bits & _NOT_PLAIN or head.method != "GET" or head.must_close or not head.is_http_1_1 or head.length:
         return None
-    host_part = recorder.hosts.get(next(head.raw(HOST)))
+    host_part = recorder.hosts.get(head.host)
     if host_part is None:
         return None
     target = head.target

@@ -8,12 +8,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from qosweb.server.connection.sending import WRITE_BUFFER_HIGH, WRITE_BUFFER_LOW, Sending
-from qosweb.server.proxy.forward import ForwardTarget, Relay
+from qosweb.server.proxy.forward import Relay
 from qosweb.server.proxy.plain_relay import PlainRelay, begin
 
 if TYPE_CHECKING:
     from qosweb.server.connection.context import ConnectionContext
     from qosweb.server.connection.head_parser import HeadParser
+    from qosweb.server.proxy.attempts import ForwardTarget
     from qosweb.server.proxy.forward_head import ForwardHead
     from qosweb.server.request.answers import Answer
     from qosweb.server.request.exchange import Exchange
@@ -74,13 +75,13 @@ class Forwarding(Sending):
         self._mark_at = 0.0
         return end
 
-    def on_plain_end(self, relay: PlainRelay) -> None:
+    def on_plain_end(self, relay: PlainRelay, now: float) -> None:
         """The response is written."""
         context = self._context
         self._relay = None
         context.site.admission.release(relay.hold, relay.sent)
-        context.recorder.forwarded(self._log_part, relay)
-        self.active_at = self._clock.read()
+        context.recorder.forwarded(self._log_part, relay, now)
+        self.active_at = now
         self._unblock()
 
     def on_promoted(self, relay: Relay, exchange: Exchange) -> None:

@@ -155,6 +155,11 @@ class Opening:
     def is_idle(self) -> bool:
         return True
 
+    @property
+    def transport(self) -> None:
+        """There is none yet."""
+        return None
+
     def check_time(self, now: float) -> None:
         """Does nothing: header and handshake have their own time limits."""
 

@@ -3,9 +3,10 @@
 Two rules, the first before the second:
 
 - Minimum. A response that started at ``t0`` in a channel of rate ``r`` is due to have sent (costs included) at least
-  ``r (t - t0)`` at time ``t``. Of the responses that are due, the one with the earliest due time is next; those of
-  always-available classes come first. The channels of all responses fit into the pipe (see `engine.local.local_queue`),
-  so that every response keeps its minimum.
+  ``r (t - t0)`` at time ``t``. Of the responses that are due, the one with the earliest due time is next. Those of
+  always-available classes come first, and their first URGENT_BYTES are due at once. The channels of all responses fit
+  into the pipe (see `engine.local.local_queue`), so that every response keeps its minimum, unless its class is ahead
+  of its share by AHEAD_S: a class with few connections gets its share although another has many responses in service.
 - Shares. What is left goes to the class with the least virtual time, round robin within the class. The virtual time of
   a class advances by ``bytes / weight`` whenever it sends, by either rule. Always-available classes come first, classes
   without weight last.
@@ -14,15 +15,16 @@ A response that could not send for some time, because its client did not read or
 due for what it missed. One that is ahead of its minimum, because the pipe was idle, is at most LEAD_S ahead: then its
 minimum holds again. A class that was not ready for a moment makes up for CREDIT_S of the whole rate at most.
 
-Pure: times are arguments. Invariant: a response is in the ring of its class and in one heap at most once each.
+Pure: times are arguments. Invariant: a response is in the ring and in the heap of its class at most once each.
 Derivation of virtual time: `qosweb.engine.replicated.scheduler`.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from heapq import heappop, heappush
+from heapq import heappop, heappush, heapreplace
 from itertools import count
+from math import inf
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -32,7 +34,9 @@ if TYPE_CHECKING:
 
 LEAD_S = 0.25
 LAG_S = 0.25
-CREDIT_S = 0.1
+CREDIT_S = 0.2
+URGENT_BYTES = 256 << 10
+AHEAD_S = 0.05
 PPM = 1_000_000
 
 
@@ -60,11 +64,12 @@ class SendFlow:
 class SendClass:
     """The responses of one class."""
 
-    __slots__ = ("account", "ready", "ring", "spare", "virtual")
+    __slots__ = ("account", "due", "ready", "ring", "spare", "virtual")
 
     def __init__(self, account: ClassAccount) -> None:
         self.account = account
         self.ring: deque[SendFlow] = deque()  # may contain responses that are no longer ready
+        self.due: list[tuple[float, int, SendFlow]] = []  # a heap of those with a channel; the same
         self.ready = 0
         self.virtual = 0.0
         self.spare = 0.0  # virtual time while the class has no weight
@@ -74,14 +79,14 @@ class SendOrder:
     def __init__(self, weight_of: Callable[[ClassAccount], int | None]) -> None:
         """``weight_of``: the weight of a class in parts per million; None: it is always available."""
         self.ready = 0  # responses that can send
+        self.rate_bps = 1.0  # of all responses together
         self._weight_of = weight_of
         self._classes: dict[str, SendClass] = {}
         self._virtual = 0.0  # the greatest virtual time at which a class sent
         self._spare = 0.0
-        self._heaps: tuple[list[tuple[float, int, SendFlow]], ...] = ([], [])  # by due time: always-available, others
         self._numbers = count()
 
-    def set_ready(self, flow: SendFlow, now: float, rate_bps: float, quantum: int) -> None:
+    def set_ready(self, flow: SendFlow, now: float, quantum: int) -> None:
         """A response can send: it is new, or its client reads again, or there are more bytes."""
         if flow.is_ready:
             return
@@ -92,7 +97,7 @@ class SendOrder:
         if group is None:
             group = self._classes[flow.account.name] = SendClass(flow.account)
         if not group.ready:
-            credit = CREDIT_S * rate_bps * PPM / max(1, self._weight_of(flow.account) or 0)
+            credit = CREDIT_S * self.rate_bps * PPM / max(1, self._weight_of(flow.account) or 0)
             group.virtual = max(group.virtual, self._virtual - credit)
             group.spare = max(group.spare, self._spare)
         group.ready += 1
@@ -127,16 +132,50 @@ class SendOrder:
         """The response that sends next; None if none is ready."""
         if not self.ready:
             return None
-        for heap in self._heaps:
-            while heap and heap[0][0] <= now:
-                flow = heappop(heap)[2]
+        return self._next_due(now, quantum) or self._next_by_share()
+
+    def _next_due(self, now: float, quantum: int) -> SendFlow | None:
+        best: tuple[int, float] | None = None
+        chosen: SendClass | None = None
+        limit = self._ahead_from
+        for group in self._classes.values():
+            if not group.ready:
+                continue
+            weight = self._weight_of(group.account)
+            if weight and group.virtual > limit:
+                continue
+            due_s = self._first_due(group, quantum)
+            if due_s > now:
+                continue
+            key = 0 if weight is None else 1, due_s
+            if best is None or key < best:
+                best, chosen = key, group
+        if chosen is None:
+            return None
+        flow = heappop(chosen.due)[2]
+        flow.in_heap = False
+        return flow
+
+    @property
+    def _ahead_from(self) -> float:
+        """The virtual time from which a class is ahead of its share."""
+        ready = [one for one in self._classes.values() if one.ready and self._weight_of(one.account)]
+        return inf if len(ready) < 2 else min(one.virtual for one in ready) + AHEAD_S * self.rate_bps
+
+    def _first_due(self, group: SendClass, quantum: int) -> float:
+        """When the first response of a class is due. Corrects the order of those that were sent some by their share."""
+        due = group.due
+        while due:
+            due_s, number, flow = due[0]
+            if not flow.is_ready or not flow.has_channel:
+                heappop(due)
                 flow.in_heap = False
-                if not flow.is_ready or not flow.has_channel:
-                    continue
-                if _due_s(flow, quantum) <= now:
-                    return flow
-                self._expect(flow, quantum)  # it was sent some by its share
-        return self._next_by_share()
+                continue
+            really_s = self._due_s(flow, quantum)
+            if really_s <= due_s:
+                return due_s
+            heapreplace(due, (really_s, number, flow))
+        return inf
 
     def _next_by_share(self) -> SendFlow:
         best: tuple[int, float] | None = None
@@ -180,10 +219,11 @@ class SendOrder:
     def _expect(self, flow: SendFlow, quantum: int) -> None:
         if not flow.in_heap and flow.has_channel:
             flow.in_heap = True
-            heap = self._heaps[0 if self._weight_of(flow.account) is None else 1]
-            heappush(heap, (_due_s(flow, quantum), next(self._numbers), flow))
+            due = self._classes[flow.account.name].due
+            heappush(due, (self._due_s(flow, quantum), next(self._numbers), flow))
 
-
-def _due_s(flow: SendFlow, quantum: int) -> float:
-    """When the next bytes of a response are due."""
-    return flow.start_s + (flow.cost + flow.next_cost(quantum)) / flow.rate_bps
+    def _due_s(self, flow: SendFlow, quantum: int) -> float:
+        """When the next bytes of a response are due."""
+        if flow.cost < URGENT_BYTES and self._weight_of(flow.account) is None:
+            return 0.0
+        return flow.start_s + (flow.cost + flow.next_cost(quantum)) / flow.rate_bps

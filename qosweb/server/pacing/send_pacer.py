@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
     from qosweb.admission import ClassAccount, Permit
 
+UNLIMITED_BPS = 1e12
 IDLE_S = 0.010
 LATE_S = 0.250
 TIMER_S = 0.001  # resolution of the event loop's timers
@@ -102,12 +103,15 @@ class SendPacer:
     def __init__(
         self,
         loop: asyncio.AbstractEventLoop,
-        rate_bps: int,
+        rate_bps: float,
         weight_of: Callable[[ClassAccount], int | None],
     ) -> None:
+        """``rate_bps`` infinite: responses are not limited until `set_rate` says so."""
         self._loop = loop
         self._order = SendOrder(weight_of)
-        self._rate = float(rate_bps)
+        self.is_limited = False
+        self._rate = UNLIMITED_BPS
+        self._was_starved = False
         self._quantum = QUANTUM_MIN
         self._tokens = self._at = 0.0
         self._blocked: deque[tuple[float, PacedFlow]] = deque()  # with the time since which, and in this order
@@ -119,10 +123,18 @@ class SendPacer:
         self.set_rate(rate_bps)
 
     def set_rate(self, rate_bps: float) -> None:
-        """Change the rate, from now on."""
+        """Change the rate, from now on; infinite: no limit."""
         self._refill(perf_counter())
-        self._rate = float(rate_bps)
+        self.is_limited = rate_bps < UNLIMITED_BPS
+        self._rate = min(float(rate_bps), UNLIMITED_BPS)
+        self._order.rate_bps = self._rate
+        self._tokens = min(self._tokens, self._rate * IDLE_S)
         self._quantum = min(max(int(self._rate * QUANTUM_S), QUANTUM_MIN), QUANTUM_MAX)
+
+    def take_starved(self) -> bool:
+        """Whether responses waited for tokens since the last call."""
+        was_starved, self._was_starved = self._was_starved, False
+        return was_starved
 
     def try_send(self, cost: int) -> bool:
         if self._order.ready or cost > ALONE_QUANTUM:
@@ -157,7 +169,7 @@ class SendPacer:
         self._order.set_waiting(flow)
 
     def _set_ready(self, flow: PacedFlow, now: float) -> None:
-        self._order.set_ready(flow, now, self._rate, self._quantum)
+        self._order.set_ready(flow, now, self._quantum)
         if not flow.has_channel:
             self._returned.append((now, flow))
 
@@ -193,6 +205,7 @@ class SendPacer:
                 left -= self._send(flow, size, now)
         finally:  # a bug in one response must not stop the others
             self._is_backlogged = self._order.ready > 0
+            self._was_starved |= self._is_backlogged
             self._is_pumping = False
             self._arm()
 

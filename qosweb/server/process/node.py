@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass
+from math import inf
 from typing import TYPE_CHECKING
 
 from qosweb.admission import AdmissionControl, Clock
@@ -14,8 +15,10 @@ from qosweb.http.request_heads import RequestHeads
 from qosweb.releases.ledger import ReleaseLedger
 from qosweb.server.accesslog.recorder import AccessRecorder
 from qosweb.server.admin.browser_guard import host_name
+from qosweb.server.cluster.access_facts import AccessFacts
 from qosweb.server.cluster.block_service import BlockService
 from qosweb.server.cluster.clock_skew import ClockSkewMonitor
+from qosweb.server.cluster.live_figures import LiveFigures
 from qosweb.server.cluster.membership import POLICY_LEN_MAX, ClusterMembership
 from qosweb.server.cluster.proxied_nodes import ProxiedNodes
 from qosweb.server.cluster.upstream_votes import UpstreamVotes
@@ -30,6 +33,7 @@ from qosweb.server.connection.proxied_connection import ProxiedConnection
 from qosweb.server.connection.tls import TlsFiles
 from qosweb.server.files.files import Root
 from qosweb.server.files.page_store import PageStore
+from qosweb.server.pacing.line_watch import LineWatch
 from qosweb.server.pacing.send_pacer import SendPacer
 from qosweb.server.pacing.socket_buffers import limit_unsent
 from qosweb.server.process.console import log_message, place_of
@@ -91,8 +95,10 @@ class Node:
         policy = self._read_policy()
         self._spec_text = None if policy is None else policy.text  # of the specification's file, as it was last read
         self.pacer: SendPacer | None = None
-        if settings.capacity is not None:
-            self.pacer = SendPacer(self._loop, settings.capacity, lambda account: self.admission.send_weight(account))
+        self.line: LineWatch | None = None
+        if settings.capacity is not None or (settings.find_line and policy is not None):
+            rate_bps = settings.capacity or inf
+            self.pacer = SendPacer(self._loop, rate_bps, lambda account: self.admission.send_weight(account))
         self.admission = AdmissionControl(
             self._loop,
             self.clock,
@@ -178,6 +184,8 @@ class Node:
             TrustedNetworks(settings.trust_proxy),
             self._error_pages,
         )
+        self.live = LiveFigures(self, is_member=settings.is_member)
+        self._access_facts = None if self.live.reports is None else AccessFacts(self, self.live.reports)
         self.faults = 0
         self.primary_since = self.started_at
         self.primary: View | None = None
@@ -193,8 +201,13 @@ class Node:
 
     async def start(self) -> Listening:
         listener = bind(self.settings.listen, "--listen")
-        if self.pacer is not None:
+        if self.settings.capacity is not None:
             limit_unsent(listener)
+        if self.pacer is not None and self.settings.find_line:
+            most_bps = self.settings.capacity or inf
+            transports = self.connections.transports
+            self.line = LineWatch(self._loop, self.pacer, transports, most_bps, self._on_line_rate)
+            self.line.start()
         address = address_of(listener)
         await self._enter_cluster(f"{'http' if self.tls is None else 'https'}://{address}")
         self.recorder.announce_policy()
@@ -217,7 +230,10 @@ class Node:
             asyncio.create_task(self._flush(), name="flush"),
             asyncio.create_task(self._follow_links(), name="links"),
             asyncio.create_task(self._measure(), name="measure"),
+            asyncio.create_task(self.live.run(), name="live figures"),
         ]
+        if self._access_facts is not None:
+            self._chores.append(asyncio.create_task(self._access_facts.run(), name="access facts"))
         return Listening(f"{'http' if self.tls is None else 'https'}://{address}/", address)
 
     @property
@@ -297,6 +313,8 @@ class Node:
         self._forget_heads()
         if self.membership is not None:
             self.membership.follow_policy()
+        if self._access_facts is not None:
+            self._access_facts.follow_policy()
         index = position if self.membership is not None and position >= 0 else None
         self.recorder.policy_changed(index)
         self.connections.renew_log_parts()
@@ -436,7 +454,13 @@ class Node:
         if settings.is_member:
             policy = engine.machine.policy
             self.membership = await ClusterMembership.begin(
-                settings, self.name, driver, self.primary_changed, self._ledger(), self.blocking.interim
+                settings,
+                self.name,
+                driver,
+                self.primary_changed,
+                self._ledger(),
+                self.blocking.interim,
+                self.live.reports,
             )
             if self.releases is not None:
                 self.releases.join(self.membership, self.membership.replica.options.key, self._peer_urls)
@@ -459,6 +483,12 @@ class Node:
             await self._change_policy_within(policy, FOUNDING_S)
         except TimeoutError:
             raise UsageError(f"the cluster was not founded within {FOUNDING_S:g} s") from None
+
+    def _on_line_rate(self, line_bps: int | None) -> None:
+        """The outgoing line has become short, is no longer short (None), or has perhaps another rate."""
+        self.admission.refresh_limit()
+        self.admission.meter.line_bps = line_bps
+        self._report_capacity()
 
     def _report_capacity(self, *, anew: bool = False) -> None:
         """Report this node's capacity and clock to the cluster, if they have changed noticeably."""
@@ -510,6 +540,8 @@ class Node:
         for chore in self._chores:
             chore.cancel()
         await asyncio.gather(*self._chores, return_exceptions=True)
+        if self.line is not None:
+            self.line.close()
         self.admission.close()
         if self.membership is not None:
             await self.membership.close()

@@ -7,16 +7,17 @@ notices. If the client leaves, the connection to the server is closed.
 
 A relay has no task: it reacts to the events of two connections. The connection of the client owns it, enforces time
 limits (`check_time`), and cancels it.
-Neighbours: ``qosweb.server.proxy.server`` has the connections, ``qosweb.http.hops`` the header fields.
+Neighbours: ``attempts`` is below, and has the rules for failures; ``server`` has the connections; ``plain_relay`` is
+the fast path.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING
 
-from qosweb.http.hops import client_lines, outgoing_fields
-from qosweb.http.request_heads import CONTENT_LENGTH
+from qosweb.http.hops import outgoing_fields
 from qosweb.server.proxy import upstream
+from qosweb.server.proxy.attempts import RETRY, RelayAttempts
 from qosweb.server.proxy.health import Failure
 from qosweb.server.proxy.paced_output import PacedOutput
 from qosweb.server.proxy.request_body import CONTINUE, HELD_MAX
@@ -27,38 +28,14 @@ if TYPE_CHECKING:
 
     from qosweb.http.upstream_heads import UpstreamHead
     from qosweb.server.connection.context import ConnectionContext
-    from qosweb.server.proxy.connect_error import ConnectError
+    from qosweb.server.proxy.attempts import ForwardTarget, RelayClient
     from qosweb.server.proxy.request_body import RequestBody
-    from qosweb.server.proxy.routes import Route
     from qosweb.server.proxy.server import UpstreamServer
     from qosweb.server.proxy.upstream_connection import UpstreamConnection
     from qosweb.server.request.exchange import Exchange
 
-IDEMPOTENT = frozenset({"GET", "HEAD", "OPTIONS", "PUT", "DELETE"})  # RFC 9110 section 9.2.2
-ATTEMPTS_MAX = 3  # servers or connections that are tried
-RETRY = [("Retry-After", "1")]
 
-
-class ForwardTarget(NamedTuple):
-    """The server that responds to a request instead of this node."""
-
-    target: str
-    route: Route | None = None  # the upstream servers that may respond
-    origin: str = ""  # otherwise a node of the cluster: http://host:port
-    peer: str = ""  # its name
-
-
-class RelayClient(Protocol):
-    """The connection of the client."""
-
-    @property
-    def is_write_paused(self) -> bool: ...
-    def pause_reading(self) -> None: ...
-    def resume_reading(self) -> None: ...
-    def on_relay_end(self, answer: Answer | None) -> None: ...
-
-
-class Relay:
+class Relay(RelayAttempts):
     """Forwards one request. Calls ``client.on_relay_end`` exactly once, unless it is cancelled before.
 
     ``on_relay_end(answer)``: nothing was sent to the client yet; the connection is to send ``answer``.
@@ -67,34 +44,12 @@ class Relay:
     """
 
     __slots__ = (
-        "_active_at",
-        "_asked_at",
-        "_attempts",
         "_chunked",
-        "_client",
-        "_context",
         "_held",
         "_output",
-        "_over",
-        "_request",
-        "_rid",
-        "_sends",
-        "_server",
         "_taken_at",
-        "_transport",
-        "_upstream",
-        "_waits_since",
-        "body",
         "closes",
-        "exchange",
-        "has_place",
-        "is_complete",
-        "is_stream",
         "is_tunnel",
-        "place",
-        "sent",
-        "status",
-        "wants_upgrade",
     )
 
     def __init__(
@@ -105,34 +60,13 @@ class Relay:
         transport: asyncio.Transport,
         client: RelayClient,
     ) -> None:
-        self.place = place
-        self.exchange = exchange
-        self.body: RequestBody | None = exchange.request_body
-        self.status = 499  # no response yet
-        self.sent = 0  # bytes of the body
-        self.is_complete = False
+        super().__init__(context, exchange, place, transport, client)
         self.closes = False
-        self.has_place = False  # at the server, see `UpstreamServer`
-        self.is_stream = False  # a long stream, in a pool of its own
         self.is_tunnel = False  # the server has switched protocols: bytes pass as they come
-        self.wants_upgrade = False
-        self._context = context
-        self._transport = transport
-        self._client = client
-        self._server: UpstreamServer | None = None
-        self._waits_since = 0.0
-        self._upstream: UpstreamConnection | None = None
         self._output: PacedOutput | None = None
-        self._active_at = context.site.clock.read()  # when the server last did something
-        self._asked_at = self._active_at
         self._taken_at = self._active_at  # when the server last took bytes of the request body
-        self._request = b""
-        self._rid = b""
         self._held = b""  # the head of the response, until the first bytes of its body are there
         self._chunked = False
-        self._attempts = 0
-        self._sends = 0  # how often it was sent, at least in part
-        self._over = False
 
     def start(self) -> None:
         exchange, context = self.exchange, self._context
@@ -149,7 +83,7 @@ class Relay:
             server: UpstreamServer | None = context.upstreams.peer(self.place.origin)
         else:
             context.upstreams.budget.count_request(self._active_at)
-            server = route.pick(self._active_at, is_repeatable=self._may_repeat())
+            server = route.granted(exchange.permit, self._active_at, is_repeatable=self._may_repeat())
         assert server is not None
         if exchange.rid is None:
             exchange.rid = context.recorder.next_rid()
@@ -170,62 +104,12 @@ class Relay:
             self._output = PacedOutput(context.pacer, self._transport, permit, self._on_drained, self._on_paced_end)
         self._enter(server)
 
-    def take_over(self, server: UpstreamServer, connection: UpstreamConnection, rid: bytes, sent_at: float) -> None:
-        """Continue a request that was sent on ``connection``."""
-        self._server, self._upstream = server, connection
-        self._rid = rid
-        self._asked_at = self._active_at = self._taken_at = sent_at
-        self._attempts = self._sends = 1
-        self.has_place = True
-
     def take_over_response(self, status: int, sent: int, held: bytes) -> None:
         """Its response has begun: ``sent`` bytes of the body are written; ``held``: the head, if it is not."""
         self.status = status
         self.sent = sent
         self._held = held
         self._active_at = self._context.site.clock.read()
-
-    def _head_for(self, server: UpstreamServer) -> bytes:
-        """The head of the request for ``server``."""
-        exchange, settings, body = self.exchange, server.settings, self.body
-        outgoing = exchange.outgoing
-        assert outgoing is not None
-        host = settings.host or exchange.host or settings.authority
-        proto = "https" if self._context.site.is_secure else "http"
-        framing = b""
-        if body is not None:
-            length = body.length
-            framing = b"Transfer-Encoding: chunked\r\n" if length is None else b"Content-Length: %d\r\n" % length
-        elif exchange.head.bits & CONTENT_LENGTH:
-            framing = b"Content-Length: 0\r\n"
-        elif self.wants_upgrade:
-            framing = b"Connection: Upgrade\r\nUpgrade: websocket\r\n"
-        return b"%b %b HTTP/1.1\r\nHost: %b\r\n%b%bX-Request-Id: %b\r\n%b\r\n" % (
-            exchange.head.method.encode(),
-            self.place.target.encode(),
-            host.encode(),
-            client_lines(
-                outgoing.claims if exchange.proxy else (),
-                exchange.proxy or exchange.client,
-                host,
-                proto,
-                is_trusted=bool(exchange.proxy),
-            ),
-            outgoing.lines,
-            self._rid,
-            framing,
-        )
-
-    def _enter(self, server: UpstreamServer, *, fresh: bool = False) -> None:
-        self._server = server
-        self._request = self._head_for(server)
-        self._attempts += 1
-        self._waits_since = self._active_at
-        server.enter(self, fresh=fresh)
-
-    def cancel(self) -> None:
-        """The client is gone."""
-        self._close(reusable=False)
 
     # ---- the client
 
@@ -301,11 +185,6 @@ class Relay:
                 self._on_failure(Failure.TIMEOUT, explain(504, "The upstream server did not respond in time."))
         elif now - self._active_at > server.idle_s and (self._output is None or not self._output.is_full):
             self._fail(None)
-
-    def _waited_too_long(self, server: UpstreamServer) -> Answer:
-        if server.is_short_of(self):
-            return explain(429, "Too many requests from your address wait for the upstream server.", RETRY)
-        return explain(503, "No connection to the upstream server in time.", RETRY)
 
     # ---- the request
 
@@ -416,6 +295,7 @@ class Relay:
         if self._output is not None:
             self._output.put(head, part, ends=ends)
             if ends:
+                self.exchange.leave_server(self.status)
                 self._release(reusable=True)
             elif self._output.is_full and self._upstream is not None:
                 self._upstream.pause_reading()
@@ -488,113 +368,18 @@ class Relay:
         self.sent = self._output.sent
         self._complete()
 
+    def _wait_at(self, server: UpstreamServer, *, fresh: bool) -> None:
+        server.enter(self, fresh=fresh)
+
+    def _leave(self, server: UpstreamServer, connection: UpstreamConnection | None, *, reusable: bool) -> None:
+        server.leave(self, connection, reusable=reusable)
+
+    def _stop_output(self) -> None:
+        if self._output is not None:
+            self._output.close()
+            self.sent = self._output.sent
+
     def _complete(self) -> None:
         self.is_complete = True
         self._close(reusable=True)
         self._client.on_relay_end(None)
-
-    # ---- failures
-
-    def on_unreachable(self, error: ConnectError) -> None:
-        self._on_failure(Failure.UNREACHABLE, explain(502, error.text), was_sent=False, detail=error.detail)
-
-    def on_server_out(self) -> None:
-        """The server for which this request waits is out."""
-        if self._upstream is None and not self._over:
-            self._try_another(was_sent=False)
-
-    def on_lost(self, connection: UpstreamConnection) -> None:
-        """The connection to the server was closed within the response, or before it."""
-        if connection.is_reused and not connection.has_answered and self._may_repeat():  # closed while it was idle
-            server, route = self._server, self.place.route
-            assert server is not None
-            another = None if route is None else route.pick(self._context.site.clock.read(), server)
-            self._release(reusable=False)
-            self._enter(another or server, fresh=True)
-        elif connection.has_answered:
-            self._on_failure(Failure.UNREACHABLE, explain(502, "The upstream server broke the connection off."))
-        else:
-            why = "The upstream server closed the connection without a response."
-            self._on_failure(Failure.UNREACHABLE, explain(502, why))
-
-    def on_bad_response(self, why: str) -> None:
-        self._fail(explain(502, f"The response of the upstream server cannot be forwarded: {why}."))
-
-    def on_fault(self, error: Exception) -> None:
-        self._context.report_fault(error)
-        self._close(reusable=False)
-        self._transport.abort()
-
-    def _on_failure(self, failure: Failure, answer: Answer, *, was_sent: bool = True, detail: str = "") -> None:
-        """The server did not respond: ask another one if that is allowed, else send ``answer``."""
-        server = self._server
-        if server is None or self._over:
-            return
-        now = self._context.site.clock.read()
-        server.on_failure(failure, self._active_at, now, detail)
-        if self.place.peer:
-            lost = f"The node {self.place.peer}, which was to serve this request, cannot be reached."
-            self._fail(explain(503, lost, RETRY))
-        elif not self._try_another(was_sent=was_sent):
-            self._fail(answer)
-
-    def _try_another(self, *, was_sent: bool) -> bool:
-        """Send the request to another server, within its lifetime and the retry budget. It is sent at most twice."""
-        context, route, server = self._context, self.place.route, self._server
-        now = context.site.clock.read()
-        if route is None or self.status != 499 or self._attempts >= ATTEMPTS_MAX:
-            return False
-        if was_sent and not self._may_repeat():
-            return False
-        account = context.site.account_of(self.exchange)
-        lifetime_s = context.site.admission.lifetime_s(account)
-        if lifetime_s is not None and now - self.exchange.arrived > lifetime_s:
-            return False
-        another = route.pick(now, server)
-        if another is None or not context.upstreams.budget.try_retry(now):
-            return False
-        self._release(reusable=False)
-        self._active_at = now
-        self._enter(another)
-        return True
-
-    def _may_repeat(self) -> bool:
-        """Whether the request may be sent a second time."""
-        if self._sends >= 2 or self._over or self.exchange.method not in IDEMPOTENT:
-            return False
-        return self.body is None or self.body.is_small
-
-    def _fail(self, answer: Answer | None) -> None:
-        """End without a complete response. ``answer`` is for a client that has got nothing yet."""
-        self._end(answer if self.status == 499 else None)
-
-    def _end(self, answer: Answer | None) -> None:
-        if self._over:
-            return
-        if self.exchange.upstream_s is None:
-            self.exchange.upstream_s = self._context.site.clock.read() - self._asked_at
-        self._close(reusable=False)
-        if self._output is not None:
-            self.sent = self._output.sent
-        self._client.on_relay_end(answer)
-
-    def _close(self, *, reusable: bool) -> None:
-        self._over = True
-        output = self._output
-        if output is not None:
-            output.close()
-        self._release(reusable=reusable)
-
-    def _release(self, *, reusable: bool) -> None:
-        """Leave the server. Its connection may serve others if the request was sent completely."""
-        server, connection = self._server, self._upstream
-        self._server = self._upstream = None
-        if self.is_stream and server is not None:
-            self._context.upstreams.streams.give_back(self.exchange.client)
-            self._context.site.account_of(self.exchange).streams -= 1
-            if connection is not None:
-                connection.abort()
-        elif server is not None:
-            if self.body is not None and not self.body.is_complete:
-                reusable = False
-            server.leave(self, connection, reusable=reusable)

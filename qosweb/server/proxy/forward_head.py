@@ -2,21 +2,22 @@
 
 A forwarded request is plain if the head alone decides its class and its route, and if nothing about it is special: no
 ticket, expectation, upgrade or transfer coding. Most heads differ from each other, but ask for few pages: what follows
-from host and target is kept by page. Heads that come again are kept as a whole. Both caches are bounded, their values
-are immutable, and both are dropped when the policy changes. Admission, the look-up of a file, the client and the choice
-of the server are never cached: they happen for every request.
+from method, target and host is kept by page. Heads that come again are kept as a whole. Both caches are bounded, their
+values are immutable, and both are dropped when the policy changes. Admission, the look-up of a file, the client and the
+choice of the server are never cached: they happen for every request.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from qosweb.engine.local.tickets import PARAMETER
 from qosweb.http.hops import outgoing_fields
 from qosweb.http.hosts import parse_host
 from qosweb.http.known_heads import KnownHeads
-from qosweb.http.request_heads import CONTENT_LENGTH, EXPECT, HOST, TRANSFER_ENCODING, UPGRADE
+from qosweb.http.request_heads import CONTENT_LENGTH, EXPECT, TRANSFER_ENCODING, UPGRADE
 from qosweb.http.targets import BadTarget, parse_target
+from qosweb.server.accesslog.line import quoted
 from qosweb.server.connection.fast_path import PlainFacts
 from qosweb.server.proxy.request_body import SMALL_MAX
 
@@ -36,36 +37,55 @@ _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"})
 _NOT_PLAIN = EXPECT | UPGRADE | TRANSFER_ENCODING
 
 
-class ForwardPage(NamedTuple):
-    """What follows from host and target of a request."""
+class ForwardPage:
+    """What follows from method, target and host of a request. Immutable."""
 
-    host: str
-    target: RequestTarget
-    key: str  # the escaped path
-    route: Route
-    account: ClassAccount | None  # None: the class depends on other fields, too
-    host_part: str  # of a line of the access log
-    path_part: str
+    __slots__ = (
+        "account",
+        "host",
+        "is_head",
+        "key",
+        "log_part",
+        "may_be_file",
+        "request_line",
+        "route",
+        "target",
+    )
+
+    def __init__(
+        self, method: str, host: str, target: RequestTarget, route: Route, account: ClassAccount | None
+    ) -> None:
+        """``account`` None: the class depends on other fields, too."""
+        self.host = host
+        self.target = target
+        self.key = target.escaped_path
+        self.route = route
+        self.account = account
+        self.is_head = method == "HEAD"
+        self.may_be_file = method in ("GET", "HEAD")
+        self.request_line = f"{method} {target.origin_form} HTTP/1.1\r\n".encode()
+        self.log_part = f'"method":"{method}","host":{quoted(host)}', f',"path":{quoted(self.key)},"class":'
 
 
-class ForwardHead(NamedTuple):
-    """A parsed plain request for an upstream server."""
+class ForwardHead:
+    """A parsed plain request for an upstream server. Immutable."""
 
-    head: RequestHead
-    page: ForwardPage
-    account: ClassAccount
-    outgoing: OutgoingFields
-    request_line: bytes
-    framing: bytes  # the field line with the length of the body, if it has one
-    is_head: bool
-    may_be_file: bool
-    log_part: str  # of a line of the access log: from the method to the class
+    __slots__ = ("account", "extra_part", "framing", "head", "outgoing", "page")
+
+    def __init__(self, head: RequestHead, page: ForwardPage, account: ClassAccount, outgoing: OutgoingFields) -> None:
+        self.head = head
+        self.page = page
+        self.account = account
+        self.outgoing = outgoing
+        # The field line with the length of the body, if it has one.
+        self.framing = b"Content-Length: %d\r\n" % head.length if head.bits & CONTENT_LENGTH else b""
+        self.extra_part = ""  # the extra fields of its line in the access log
 
 
 class ForwardHeads(KnownHeads[ForwardHead]):
     """Reads plain heads. ``known`` has those that came at least twice."""
 
-    __slots__ = ("_me", "_pages", "_recorder", "_site")
+    __slots__ = ("_is_possible", "_length_max", "_me", "_pages", "_recorder", "_site")
 
     def __init__(self, site: Site, recorder: AccessRecorder, me: bytes) -> None:
         """``me`` is the name of this node."""
@@ -73,59 +93,49 @@ class ForwardHeads(KnownHeads[ForwardHead]):
         self._site = site
         self._recorder = recorder
         self._me = me
-        self._pages: dict[tuple[bytes, str], ForwardPage | None] = {}
+        self._length_max = min(SMALL_MAX, site.body_limits.size_max)
+        self._pages: dict[tuple[str, str, bytes], ForwardPage | None] = {}
+        self._is_possible = False
+        self.forget()
 
     def forget(self) -> None:
         super().forget()
         self._pages.clear()
+        site = self._site
+        self._is_possible = site.routes is not None and self._recorder.has_fast_path and not site.admission.needs_file
 
     def read(self, head: RequestHead) -> ForwardHead | None:
         """The meaning of ``head``; None if its request is not plain."""
-        method, site = head.method, self._site
-        if head.bits & _NOT_PLAIN or method not in _METHODS or not head.is_http_1_1 or head.must_close:
+        if head.bits & _NOT_PLAIN or not head.is_http_1_1 or head.must_close or not self._is_possible:
             return None
-        if (
-            head.length > min(SMALL_MAX, site.body_limits.size_max)
-            or site.routes is None
-            or not self._recorder.has_fast_path
-        ):
+        if head.length > self._length_max:
             return None
-        page = self._page(next(head.raw(HOST)), head.target)
+        key = head.method, head.target, head.host
+        page = self._pages[key] if key in self._pages else self._read_page(*key)
         if page is None:
             return None
-        account = page.account or site.admission.classify_head(PlainFacts(head))
-        if account is None or site.admission.needs_file:
+        account = page.account or self._site.admission.classify_head(PlainFacts(head))
+        if account is None:
             return None
         outgoing = outgoing_fields(head, me=self._me)
         if outgoing.is_loop:
             return None
-        extra = self._recorder.extra_part(head) if self._recorder.extra_fields else ""
-        return ForwardHead(
-            head,
-            page,
-            account,
-            outgoing,
-            f"{method} {page.target.origin_form} HTTP/1.1\r\n".encode(),
-            b"Content-Length: %d\r\n" % head.length if head.bits & CONTENT_LENGTH else b"",
-            method == "HEAD",
-            method in ("GET", "HEAD") and not head.length,
-            f'"method":"{method}",{page.host_part}{extra},{page.path_part}{account.quoted}',
-        )
+        found = ForwardHead(head, page, account, outgoing)
+        if self._recorder.extra_fields:
+            found.extra_part = self._recorder.extra_part(head)
+        return found
 
-    def _page(self, host: bytes, target: str) -> ForwardPage | None:
-        key = host, target
-        if key in self._pages:
-            return self._pages[key]
-        page = self._read_page(host, target)
+    def _read_page(self, method: str, target: str, host: bytes) -> ForwardPage | None:
+        page = self._find_page(method, target, host)
         if len(target) <= TARGET_LEN_MAX:
             if len(self._pages) >= PAGES_MAX:
                 self._pages.clear()
-            self._pages[key] = page
+            self._pages[method, target, host] = page
         return page
 
-    def _read_page(self, host: bytes, target: str) -> ForwardPage | None:
+    def _find_page(self, method: str, target: str, host: bytes) -> ForwardPage | None:
         name = parse_host(host.decode("latin-1"))
-        if name is None or PARAMETER in target or target[0] != "/":
+        if name is None or method not in _METHODS or PARAMETER in target or target[0] != "/":
             return None
         try:
             parsed = parse_target(target, must_be_file=False)
@@ -135,7 +145,4 @@ class ForwardHeads(KnownHeads[ForwardHead]):
         route = None if site.routes is None else site.routes.find(name, parsed.path)
         if route is None:
             return None
-        account = site.admission.classify_page(name, parsed.path)
-        key = parsed.escaped_path
-        host_part, path_part = self._recorder.page_parts(name, key)
-        return ForwardPage(name, parsed, key, route, account, host_part, path_part)
+        return ForwardPage(method, name, parsed, route, site.admission.classify_page(name, parsed.path))

@@ -103,6 +103,11 @@ class ServerHealth:
             self.state = HealthState.TRIAL
         return self.state is HealthState.IN or (self.state is HealthState.TRIAL and not in_service)
 
+    def note_success(self, now: float) -> None:
+        """A good response came from a server that is in: `on_response`, in short."""
+        self._responded_at = self._good_at = now
+        self._unreachable = self._failures = 0
+
     def on_response(self, now: float, *, is_error: bool) -> None:
         """A response came; ``is_error``: with status 5xx."""
         self._responded_at = now

@@ -12,7 +12,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 from qosweb.http.hops import client_lines
-from qosweb.server.proxy.forward import ForwardTarget, Relay, RelayClient
+from qosweb.server.proxy.attempts import ForwardTarget, RelayClient
+from qosweb.server.proxy.forward import Relay
 from qosweb.server.proxy.request_body import RequestBody
 from qosweb.server.request.exchange import Exchange
 
@@ -36,7 +37,7 @@ class PlainClient(RelayClient, Protocol):
     client: str
     proxy: str
 
-    def on_plain_end(self, relay: PlainRelay) -> None: ...
+    def on_plain_end(self, relay: PlainRelay, now: float) -> None: ...
     def on_promoted(self, relay: Relay, exchange: Exchange) -> None: ...
     def resume_exchange(self, exchange: Exchange) -> None: ...
 
@@ -55,7 +56,7 @@ def begin(
     """
     site, page = context.site, known.page
     if context.connections.draining or (
-        known.may_be_file and site.store.root is not None and not site.store.is_absent(page.key, now)
+        page.may_be_file and not body and site.store.root is not None and not site.store.is_absent(page.key, now)
     ):
         return None
     server = page.route.pick(now)
@@ -63,10 +64,12 @@ def begin(
         return None
     connection = server.take_idle(client.client)
     if connection is None:
+        page.route.undo_pick()
         return None
-    hold = site.admission.hold(known.account)
+    hold = site.admission.hold(known.account, page.route.pool, server.name)
     if hold is None:
         server.give_back(connection, client.client)
+        page.route.undo_pick()
         return None
     context.upstreams.budget.count_request(now)
     relay = PlainRelay(context, known, body, transport, client, server, connection, hold, now)
@@ -144,7 +147,7 @@ class PlainRelay:
         connection.transport.write(
             b"".join(
                 (
-                    known.request_line,
+                    known.page.request_line,
                     self._address_lines(),
                     outgoing.lines,
                     b"X-Request-Id: ",
@@ -178,7 +181,7 @@ class PlainRelay:
         if end == 3:
             return False
         head = self._server.heads.read(data[:end])
-        body_len = 0 if self.known.is_head else head.plain_len
+        body_len = 0 if self.known.page.is_head else head.plain_len
         came = len(data) - end
         context = self._context
         if head.plain_len < 0 or came > body_len or context.connections.draining:
@@ -196,7 +199,7 @@ class PlainRelay:
         self.sent = came
         self._transport.write(wire + data[end:] if came else wire)
         if not self._left:
-            self._finish()
+            self._finish(now)
         return True
 
     def _response_head(self, head: UpstreamHead) -> bytes:
@@ -221,7 +224,7 @@ class PlainRelay:
             data, self._held = self._held + data, b""
         self._transport.write(data)
         if not self._left:
-            self._finish()
+            self._finish(self._context.site.clock.read())
         return True
 
     def on_fault(self, error: Exception) -> None:
@@ -229,10 +232,10 @@ class PlainRelay:
         self._connection.abort()
         self._transport.abort()
 
-    def _finish(self) -> None:
+    def _finish(self, now: float) -> None:
         self._connection.end_plain()
         self._server.give_back(self._connection, self._client.client)
-        self._client.on_plain_end(self)
+        self._client.on_plain_end(self, now)
 
     # ---- the client
 

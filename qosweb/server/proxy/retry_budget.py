@@ -20,7 +20,9 @@ class RetryBudget:
         self._seconds: deque[list[int]] = deque()  # second, requests, retries
 
     def count_request(self, now: float) -> None:
-        self._current(now)[1] += 1
+        seconds = self._seconds
+        current = seconds[-1] if seconds and seconds[-1][0] == int(now) else self._current(now)
+        current[1] += 1
         self._requests_in_window += 1
 
     def try_retry(self, now: float) -> bool:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from qosweb.admission import Permit
     from qosweb.server.proxy.server import UpstreamServer
 
 KNOWN_MAX = 4096
@@ -27,6 +28,7 @@ class Route:
         self.hosts = hosts
         self.paths = paths
         self.servers: list[UpstreamServer] = []
+        self.pool: tuple[tuple[str, bool], ...] = ()  # the servers, as admission control knows them
         self._next = 0  # where the search for the least loaded server begins
 
     def pick(
@@ -47,6 +49,23 @@ class Route:
         self._next += 1
         start = self._next % len(usable)
         return min((*usable[start:], *usable[:start]), key=lambda one: one.load(now))
+
+    def granted(self, permit: Permit | None, now: float, *, is_repeatable: bool) -> UpstreamServer | None:
+        """The server whose slot was granted, unless it is out meanwhile; then as `pick`.
+
+        Slots of a server that is out are not granted: whether it is back is tried with a request for another one.
+        """
+        if is_repeatable and len(self.servers) > 1:
+            for one in self.servers:
+                if not one.health.is_in and one.may_serve(now):
+                    return one
+        name = "" if permit is None else permit.server
+        found = next((one for one in self.servers if one.name == name and one.may_serve(now)), None)
+        return found or self.pick(now, is_repeatable=is_repeatable)
+
+    def undo_pick(self) -> None:
+        """The last pick was not used: the next one starts its search at the same server."""
+        self._next -= 1
 
     def host_rank(self, host: str) -> int:
         """How specifically this route names ``host``: 0 not at all, 1 any host, 2 by a pattern, 3 by name."""
@@ -76,6 +95,8 @@ class Routes:
             key = server.settings.hosts, server.settings.paths
             routes.setdefault(key, Route(*key)).servers.append(server)
         self._routes = list(routes.values())
+        for route in self._routes:
+            route.pool = tuple((one.name, one.settings.scope == "cluster") for one in route.servers)
         only = self._routes[0] if len(self._routes) == 1 else None
         self._only = only if only is not None and not only.hosts and not only.paths else None
         self._known: dict[tuple[str, str], Route | None] = {}

@@ -98,6 +98,9 @@ class UpstreamServer:
 
     def on_response(self, now: float, status: int) -> None:
         was_in = self.health.is_in
+        if was_in and status < 500:
+            self.health.note_success(now)
+            return
         if status >= 500:
             self.failures += 1
         self.health.on_response(now, is_error=status >= 500)
@@ -172,9 +175,9 @@ class UpstreamServer:
         if self._queues:
             self._admit()
 
-    def is_short_of(self, relay: Relay) -> bool:
-        """Whether ``relay`` waits because its client has its share of the connections."""
-        return not relay.has_place and not self.places.is_full
+    def is_short_of(self, *, has_place: bool) -> bool:
+        """Whether a request waits because its client has its share of the connections. ``has_place``: it has one."""
+        return not has_place and not self.places.is_full
 
     def leave(self, relay: Relay, connection: UpstreamConnection | None, *, reusable: bool) -> None:
         """``relay`` is over, or tries again. Its connection is kept if ``reusable``."""

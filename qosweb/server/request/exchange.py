@@ -86,6 +86,11 @@ class Exchange:
 
     # ---- RequestFacts
 
+    def leave_server(self, status: int) -> None:
+        """The upstream server is done: its slot is free while the client reads. `status` 0: there was no response."""
+        if self.permit is not None:
+            self.permit.leave_server(failed=not 0 < status < 500)
+
     @property
     def method(self) -> str:
         return self.head.method

@@ -29,7 +29,7 @@ from qosweb.http.targets import BadTarget, parse_target
 from qosweb.server.files.files import NotServed
 from qosweb.server.files.page_store import Loaded, PageStore, status_of
 from qosweb.server.files.pages import Moved, Page, Resource, page_fields, validator_fields
-from qosweb.server.proxy.forward import ForwardTarget
+from qosweb.server.proxy.attempts import ForwardTarget
 from qosweb.server.proxy.request_body import RequestBody
 from qosweb.server.request.answers import Answer, bodiless, explain, serialise_head
 from qosweb.server.request.exchange import WAITING, Exchange, Waiting
@@ -164,8 +164,11 @@ def refuse_blocked(exchange: Exchange, site: Site) -> Step:
 
 
 def look_up_file(exchange: Exchange, site: Site) -> Step:
-    """Look up the file if the policy has conditions on it. Otherwise it is looked up only after admission."""
-    return _look_up(exchange, site) if site.admission.needs_file else None
+    """Look up the file if the policy has conditions on it, or if an upstream server responds otherwise.
+
+    In all other cases it is looked up only after admission.
+    """
+    return _look_up(exchange, site) if site.admission.needs_file or site.routes is not None else None
 
 
 def classify(exchange: Exchange, site: Site) -> Step:
@@ -190,7 +193,8 @@ def admit(exchange: Exchange, site: Site) -> Step:
     decided = exchange.decided
     if decided is None:
         account, size = site.account_of(exchange), exchange.expected_size
-        entered = site.admission.enter(exchange, account, exchange.on_decided, size=size)
+        servers = _upstream_servers(exchange, site)
+        entered = site.admission.enter(exchange, account, exchange.on_decided, size=size, servers=servers)
         exchange.account, exchange.rid = entered.account, entered.rid
         if isinstance(entered, Wait):
             exchange.wait, exchange.forget = entered, entered.cancel
@@ -207,6 +211,16 @@ def admit(exchange: Exchange, site: Site) -> Step:
         exchange.reason = decided.reason
         return _explain_denial(decided.status, decided.text, decided.fields)
     return explain(decided.status, decided.text, decided.fields)
+
+
+def _upstream_servers(exchange: Exchange, site: Site) -> tuple[tuple[str, bool], ...] | None:
+    """The servers for a request that is not for a file."""
+    if site.routes is None or exchange.resource is not None or exchange.target is None:
+        return None
+    if exchange.failure is not None and not isinstance(exchange.failure, NotServed):
+        return None  # this node answers
+    route = site.routes.find(exchange.host, exchange.target.path)
+    return None if route is None else route.pool
 
 
 def find_page(exchange: Exchange, site: Site) -> Step:

@@ -195,7 +195,7 @@ class _Checker:
 
     def _terms(self, binding: Binding) -> Iterator[Diagnostic]:
         """Report attributes with two values for the same class."""
-        attributes = {"lifetime", "channel", "in_minority"}
+        attributes = {"lifetime", "channel", "in_minority", "cost"}
         setting = [one for one in binding.in_force if self._model.constraints[one.number].attribute in attributes]
         for number in sorted({at for one in setting for at in one.lower}):
             try:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from qosweb.webqos.model.model import Bytes, Requests, Share, Word
+from qosweb.webqos.model.model import Bytes, HeaderNumber, Requests, Share, Word
 from qosweb.webqos.policy.binding import RESOURCES
 from qosweb.webqos.policy.coverage import Coverage
 from qosweb.webqos.syntax.diagnostics import Note, warning
@@ -25,6 +25,7 @@ def check_surprises(policy: Specification, model: Model) -> Iterator[Diagnostic]
     coverage = Coverage(model)
     yield from _always(policy, model, coverage)
     yield from _bounds(policy, model, coverage)
+    yield from _proxied(policy, model, coverage)
     yield from _twice(policy, model)
 
 
@@ -86,6 +87,30 @@ def _bounds(policy: Specification, model: Model, coverage: Coverage) -> Iterator
             "remove it",
             [Note(policy.constraint_rules[other].constraint.span, "the greater one is here")],
         )
+
+
+def _proxied(policy: Specification, model: Model, coverage: Coverage) -> Iterator[Diagnostic]:
+    """Bounds by the nodes' capacity on pages whose cost says that a server behind answers them."""
+    proxied: dict[int, int] = {}  # class: the constraint
+    for number, rule in enumerate(model.constraints):
+        if (
+            rule.attribute == "cost"
+            and not rule.shadow
+            and (rule.value == Word("time") or isinstance(rule.value, HeaderNumber))
+        ):
+            proxied.update((at, number) for at in coverage.classes(rule.pages))
+    for number, rule in enumerate(model.constraints):
+        of_nodes = isinstance(rule.value, Share) or (isinstance(rule.value, Requests | Bytes) and rule.value.per_node)
+        if rule.attribute not in ("num_requests", "num_bytes") or not of_nodes or rule.shadow:
+            continue
+        covered = [at for at in coverage.classes(rule.pages) if at in proxied]
+        if covered:
+            yield warning(
+                policy.constraint_rules[number].constraint.span,
+                "this bound grows with the nodes, but a server behind them answers these pages",
+                "use server_resource, a share of the server's slots, or an absolute rate",
+                [Note(policy.constraint_rules[proxied[covered[0]]].constraint.span, "this says so")],
+            )
 
 
 def _implied(

@@ -15,6 +15,7 @@ from qosweb.webqos.model.model import (
     ChannelSize,
     Constraint,
     Duration,
+    HeaderNumber,
     PageSet,
     Priority,
     Relative,
@@ -36,9 +37,17 @@ if TYPE_CHECKING:
 
 ATTRIBUTES = (
     "server_resource", "num_requests", "num_bytes", "available", "response_time", "lifetime", "channel", "in_minority",
+    "cost",
 )  # fmt: skip
 _BOUNDED = ("server_resource", "num_requests", "num_bytes")
-_OP_OF = {"available": "=", "response_time": "<", "lifetime": "=", "channel": "=", "in_minority": "="}
+_OP_OF = {"available": "=", "response_time": "<", "lifetime": "=", "channel": "=", "in_minority": "=", "cost": "="}
+_WORDS = {
+    "server_resource": ("equal", "rest"),
+    "available": ("always",),
+    "in_minority": ("serve", "deny"),
+    "cost": ("time", "bytes", "requests"),
+}
+_WORDS_ONLY = ("available", "in_minority", "cost")
 
 
 @dataclass(slots=True)
@@ -213,6 +222,10 @@ class _Lowering:
                 raise scope.fail(node.span, f"'{attribute}' takes one value", "only 'channel' is a size in a time")
             size = scope.read(values.positive_size_bytes, node.size)
             return ChannelSize(size, scope.read(values.duration_ms, node.time))
+        if isinstance(node, tree.ResponseHeader):
+            if attribute != "cost":
+                raise scope.fail(node.span, f"'{attribute}' takes one value", "only 'cost' is given by a response")
+            return HeaderNumber(scope.read(values.field_name, node.name).lower())
         if attribute == "channel":
             raise scope.fail(node.span, "a channel is a size and a time", "such as 16KB in 50ms")
         literal = self._literal(attribute, node)
@@ -221,12 +234,10 @@ class _Lowering:
         return self._amount(attribute, literal, node.scale)
 
     def _literal(self, attribute: str, node: tree.Amount) -> tree.Literal | Word:
-        words = {
-            "server_resource": ("equal", "rest"), "available": ("always",), "in_minority": ("serve", "deny"),
-        }.get(attribute, ())  # fmt: skip
+        words = _WORDS.get(attribute, ())
         value = node.value
         if isinstance(value, tree.Literal):
-            if attribute in ("available", "in_minority"):
+            if attribute in _WORDS_ONLY:
                 raise self._scope.fail(value.span, f"'{attribute}' takes {_either(words)}, not '{value.text}'")
             return value
         if value.text in words:
@@ -235,9 +246,9 @@ class _Lowering:
             return Word(value.text)
         if value.text in self._scope.lets:
             literal = self._scope.named_value(value.text, value.span)
-            if attribute not in ("available", "in_minority"):
+            if attribute not in _WORDS_ONLY:
                 return literal
-        if value.text in ("equal", "rest", "always", "serve", "deny") and not words:
+        if any(value.text in other for other in _WORDS.values()) and not words:
             raise self._scope.fail(value.span, f"'{attribute}' cannot be '{value.text}'")
         if value.text == "nodes":
             raise self._scope.fail(value.span, "expected a value, found 'nodes'", "such as 100 * nodes")
@@ -301,4 +312,5 @@ class _Lowering:
 
 
 def _either(words: tuple[str, ...]) -> str:
-    return " or ".join(f"'{word}'" for word in words)
+    *most, last = (f"'{word}'" for word in words)
+    return f"{', '.join(most)} or {last}" if most else last

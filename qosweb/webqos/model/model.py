@@ -12,7 +12,7 @@ DEFAULT = "default"
 
 # Version of the model format. Increase it when a previous release could not understand a model of this release. A
 # release reads models of its own version and all earlier ones.
-LANGUAGE = 1
+LANGUAGE = 2  # 2: the attribute cost
 
 
 class SpecSettings(msgspec.Struct, frozen=True):
@@ -63,7 +63,7 @@ class ChannelSize(msgspec.Struct, frozen=True, tag="channel"):
 
 
 class Word(msgspec.Struct, frozen=True, tag="word"):
-    word: str  # always, equal, rest, serve, deny
+    word: str  # always, equal, rest, serve, deny, time, bytes, requests
 
 
 class Relative(msgspec.Struct, frozen=True, tag="relative"):
@@ -74,7 +74,11 @@ class Relative(msgspec.Struct, frozen=True, tag="relative"):
     denominator: int
 
 
-Value = Share | Requests | Bytes | Duration | ChannelSize | Word | Relative
+class HeaderNumber(msgspec.Struct, frozen=True, tag="response_header"):
+    name: str  # of a response header, in lower case
+
+
+Value = Share | Requests | Bytes | Duration | ChannelSize | Word | Relative | HeaderNumber
 
 
 class Constraint(msgspec.Struct, frozen=True):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from qosweb.webqos.model.model import ChannelSize, Constraint, Duration, Word
+from qosweb.webqos.model.model import ChannelSize, Constraint, Duration, HeaderNumber, Word
 
 if TYPE_CHECKING:
     from qosweb.webqos.model.model import Model
@@ -26,6 +26,8 @@ class Terms:
     channel_bytes: int | None
     channel_ms: int | None
     in_minority: str
+    cost: str | None  # time, bytes, requests or header; None: time where a server answers, bytes where a node does
+    cost_header: str | None  # the response header that says it
 
 
 class TwoValues(Exception):
@@ -49,6 +51,7 @@ def terms_of(model: Model, coverage: Coverage, binding: Binding, number: int, *,
     lifetime = _decided(model, coverage, of_class.get("lifetime", []), or_first)
     channel = _decided(model, coverage, of_class.get("channel", []), or_first)
     minority = _decided(model, coverage, of_class.get("in_minority", []), or_first)
+    cost = _decided(model, coverage, of_class.get("cost", []), or_first)
     responses = [model.constraints[at].value for at in of_class.get("response_time", [])]
     settings = model.settings
     lifetime_ms = settings.lifetime_ms
@@ -66,7 +69,17 @@ def terms_of(model: Model, coverage: Coverage, binding: Binding, number: int, *,
         size,
         ms,
         minority.value.word if minority is not None and isinstance(minority.value, Word) else "serve",
+        *_cost(cost),
     )
+
+
+def _cost(rule: Constraint | None) -> tuple[str | None, str | None]:
+    if rule is None:
+        return None, None
+    if isinstance(rule.value, HeaderNumber):
+        return "header", rule.value.name
+    assert isinstance(rule.value, Word)
+    return rule.value.word, None
 
 
 def _decided(model: Model, coverage: Coverage, numbers: list[int], or_first: bool) -> Constraint | None:

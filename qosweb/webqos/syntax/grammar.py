@@ -284,7 +284,14 @@ class Grammar:
         relative = (Empty() + term).set_parse_action(
             lambda _s, _at, found: tree.Relative(found[0].span, None, found[0])
         )
-        value = MatchFirst([nodes_first, amount, relative]).set_name("a value")
+        of_response = (
+            self._token(r"response_header(?=\s*\()", "a value", tree.Name)
+            - self._sign("(")
+            - self._quoted('a name in quotes such as "X-Cost"')
+            - self._closing()
+        )
+        of_response.set_parse_action(lambda _s, _at, found: tree.ResponseHeader(found[0].span.to(found[2]), found[1]))
+        value = MatchFirst([nodes_first, of_response, amount, relative]).set_name("a value")
         bound = self._sign(".") - attribute - op - value - Opt(self._keyword("hard"))
         chain = self._keyword("before") - pages + ZeroOrMore(self._keyword("before").suppress() - pages)
         tail = MatchFirst([bound, chain]).set_name("'.' with an attribute, or 'before'")

@@ -77,6 +77,8 @@ def _value(node: tree.Value) -> str:
     match node:
         case tree.Channel(size=size, time=time):
             return f"{literal(size)} in {literal(time)}"
+        case tree.ResponseHeader(name=name):
+            return f"response_header({literal(name)})"
         case tree.Relative(factor=None, term=term):
             return _term(term)
         case tree.Relative(factor=factor, term=term):

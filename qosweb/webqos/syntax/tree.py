@@ -84,7 +84,14 @@ class Channel(TreeNode):
     time: Literal
 
 
-Value = Amount | Relative | Channel
+@dataclass(frozen=True, slots=True)
+class ResponseHeader(TreeNode):
+    """``response_header("X-Cost")``: a number that the server behind gives."""
+
+    name: Literal
+
+
+Value = Amount | Relative | Channel | ResponseHeader
 
 
 # Conditions

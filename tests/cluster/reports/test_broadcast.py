@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
 
 from cluster.layer import Context
 from cluster.names import ProcessId, View, make_view
 from cluster.reports.broadcast import InvalidReportFrame, ReportsFull, SemanticBroadcast
-from cluster.reports.messages import HeldNumbers, Origin, OwnWindow, Report, ReportFrame, Taken
+from cluster.reports.messages import Greeting, Origin, OwnWindow, Report, ReportFrame, Taken
 from cluster.reports.settings import ReportSettings
+from cluster.sim.reports.mutant_catalogue import REPORT_MUTANTS
 from cluster.sim.seeded_random import SeededRandom
 
-P, Q, R, S = (ProcessId(name) for name in "pqrs")
+if TYPE_CHECKING:
+    from cluster.sim.mutation import Mutant
+
+P, Q, R, S, T = (ProcessId(name) for name in "pqrst")
 
 
 class Processes:
@@ -163,7 +169,7 @@ def test_each_report_is_transmitted_once_per_receiver() -> None:
         group.of[P].publish(f"item {number}", b"")
         sent += numbers(group.move(P, Q)) + numbers(group.move(P, R))
         for one, other in ((Q, R), (R, Q)):
-            assert not [frame for frame in group.move(one, other) if not isinstance(frame, HeldNumbers | Taken)]
+            assert not [frame for frame in group.move(one, other) if not isinstance(frame, Greeting | Taken)]
         group.settle()
     assert sorted(sent) == sorted(2 * list(range(1, 51)))
 
@@ -249,6 +255,145 @@ def test_a_member_that_heard_of_an_origin_late_does_not_pass_it_on_to_newcomers(
     assert group.delivered(S) == []
 
 
+def test_a_newcomer_takes_what_was_safe_before_it_came_all_at_once() -> None:
+    """p was alone: m1 was purged because of m3. If p crashes before r has m3, r must not have delivered m2."""
+    group = Processes(P, Q, R, settings=ReportSettings(window_len=1))
+    group.enter(1, P)
+    for item, value in (("x", b"1"), ("y", b"2"), ("x", b"3")):
+        group.of[P].publish(item, value)
+    view = make_view(2, {P: 2, Q: 2, R: 2})
+    for name in (P, Q, R):
+        group.of[name].on_view(view, (name,))
+    for source, destination in ((P, R), (R, P), (P, R)):
+        group.move(source, destination)
+    assert group.of[R].I[P].staged
+    assert group.delivered(R) == []
+    while group.move(P, Q) + group.move(Q, P):
+        pass
+    assert group.delivered(Q) == [("y", b"2"), ("x", b"3")]
+    del group.of[P]
+    group.enter(3, Q, R, together=(Q, R))
+    assert group.delivered(R) == [("y", b"2"), ("x", b"3")]
+
+
+def test_acknowledgements_of_an_earlier_view_do_not_make_a_report_safe() -> None:
+    """q holds m3, but it might not pass it on to s, which came later, before it confirmed it in the new view."""
+    group = Processes(P, Q, R, S)
+    group.enter(1, P, Q, R)
+    for item, value in (("x", b"1"), ("y", b"2"), ("x", b"3")):
+        group.of[P].publish(item, value)
+    group.of[Q].on_frame(P, group.frames(P, Q)[0])
+    group.frames(Q, P)  # the acknowledgement is lost
+    view = make_view(2, {P: 2, Q: 2, R: 2, S: 2})
+    for name, together in ((P, (P, Q, R)), (Q, (P, Q, R)), (R, (P, Q, R)), (S, (S,))):
+        group.of[name].on_view(view, together)
+    group.move(Q, P)
+    assert group.of[P].purged == 0
+    while group.move(P, Q) + group.move(Q, P):
+        pass
+    assert group.of[P].purged == 1
+
+
+def test_forwarded_reports_are_taken_all_at_once() -> None:
+    """q knows m2 and m3 of p, and that m1 was purged. It crashes while it forwards them to r."""
+    group = Processes(P, Q, R, S, settings=ReportSettings(window_len=1))
+    group.enter(1, P, Q, R, S)
+    for item, value in (("x", b"1"), ("y", b"2"), ("x", b"3")):
+        group.of[P].publish(item, value)
+    while group.move(P, Q) + group.move(Q, P):
+        pass
+    assert group.of[P].purged == 1
+    del group.of[P]
+    for name in (Q, R, S):
+        group.of[name].on_view(make_view(2, {Q: 2, R: 2, S: 2}), (Q, R, S))
+    for source, destination in ((R, Q), (Q, R)):
+        group.move(source, destination)
+    assert group.of[R].I[Q].staged
+    del group.of[Q]
+    group.enter(3, R, S, together=(R, S))
+    assert group.delivered(R) == group.delivered(S) == []
+
+
+def test_forwarded_reports_are_forwarded_again() -> None:
+    """Only q hears from p. It forwards a report to r and crashes: r forwards it to s, which was there too."""
+    group = Processes(P, Q, R, S)
+    for name in (P, Q, R, S):
+        group.of[name].on_view(make_view(1, {P: 1, Q: 1, R: 1, S: 1}), (name,))
+    group.of[P].publish("x", b"1")
+    while group.move(P, Q) + group.move(Q, P):
+        pass
+    del group.of[P]
+    for name in (Q, R, S):
+        group.of[name].on_view(make_view(2, {Q: 2, R: 2, S: 2}), (Q, R, S))
+    while group.move(Q, R) + group.move(R, Q):
+        pass
+    del group.of[Q]
+    group.enter(3, R, S, together=(R, S))
+    assert group.delivered(R) == group.delivered(S) == [("x", b"1")]
+
+
+def test_acknowledgements_count_in_their_view_only() -> None:
+    """q had m3 when it was in a view with p. It is another life of q that is in the view of five."""
+    group = Processes(P, Q, R, S, T)
+    group.enter(1, P, Q, R, S, T)
+    for item, value in (("x", b"1"), ("y", b"2"), ("x", b"3")):
+        group.of[P].publish(item, value)
+    while group.move(P, Q) + group.move(Q, P):
+        pass
+    assert group.of[P].purged == 0  # two of five hold m3
+    view = make_view(2, {P: 2, Q: 2, R: 2})
+    for name, together in ((P, (P, R)), (Q, (Q,)), (R, (P, R))):
+        group.of[name].on_view(view, together)
+    assert group.of[P].purged == 0
+    group.settle()
+    assert group.of[P].purged == 1
+
+
+def test_a_process_holds_what_it_greeted_with() -> None:
+    """r has told q how far it holds p's reports. It must not forget p while q sends the rest."""
+    group = Processes(P, Q, R, settings=ReportSettings(departed_len_max=0))
+    group.enter(1, P, Q, R)
+    group.of[P].publish("x", b"1")
+    group.settle()
+    group.of[P].publish("y", b"2")
+    group.move(P, R)
+    view = make_view(2, {P: 2, Q: 2, R: 2})
+    for name in (P, Q, R):
+        group.of[name].on_view(view, (P, Q, R))
+    group.settle()
+    assert group.delivered(Q) == group.delivered(R) == [("x", b"1"), ("y", b"2")]
+
+
+def test_a_forgotten_origin_has_nothing_in_the_queue() -> None:
+    group = Processes(P, Q, settings=ReportSettings(departed_len_max=0))
+    group.enter(1, P, Q)
+    group.of[P].publish("x", b"1")
+    group.settle()
+    group.enter(2, Q)
+    assert Origin(P, 1) not in group.of[Q].O
+    assert group.delivered(Q) == []
+
+
+SCRIPTED = {  # mutants that seeds rarely show
+    "a greeting counts as an acknowledgement": test_acknowledgements_of_an_earlier_view_do_not_make_a_report_safe,
+    "acknowledgements of an earlier view count": test_acknowledgements_count_in_their_view_only,
+    "a part of forwarded reports is taken": test_forwarded_reports_are_taken_all_at_once,
+    "forwarded reports are not forwarded again": test_forwarded_reports_are_forwarded_again,
+    "a forgotten origin stays in the queue": test_a_forgotten_origin_has_nothing_in_the_queue,
+    "a full queue is not resumed": test_a_full_delivery_queue_stops_the_sender,
+}
+
+
+@pytest.mark.parametrize("mutant", [one for one in REPORT_MUTANTS if one.name in SCRIPTED], ids=lambda one: one.name)
+def test_a_mutant_fails_its_scenario(mutant: Mutant) -> None:
+    undo = mutant.apply()
+    try:
+        with pytest.raises((AssertionError, ReportsFull)):
+            SCRIPTED[mutant.name]()
+    finally:
+        undo()
+
+
 def test_an_empty_window_is_announced() -> None:
     """Section 2.5: without anything to send, the receiver still learns which numbers are gone."""
     group = Processes(P, Q, R, settings=ReportSettings(semantic=False))
@@ -269,7 +414,7 @@ def test_an_empty_window_is_announced() -> None:
         OwnWindow(0, 1, 0, (Report(2, "x", b"", 0),)),
         OwnWindow(0, 3, 0, (Report(3, "x", b"", 0), Report(2, "x", b"", 0))),
         Taken(Origin(Q, 1), 9),
-        HeldNumbers(make_view(1, {P: 1, Q: 1}).id, 1, ((Origin(Q, 1), 7),)),
+        Greeting(make_view(1, {P: 1, Q: 1}).id, 1, 0, ((Origin(Q, 1), 7),)),
     ],
 )
 def test_an_invalid_frame_is_rejected(frame: ReportFrame) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from cluster.names import ProcessId, make_view
 from cluster.reports.frames import decode_report_frame, encode_report_frame
-from cluster.reports.messages import ForwardedWindow, HeldNumbers, Origin, OwnWindow, Report, ReportFrame, Taken
+from cluster.reports.messages import ForwardedWindow, Greeting, Origin, OwnWindow, Report, ReportFrame, Taken
 from tests.support.golden import Case, assert_all_types_occur, check
 
 if TYPE_CHECKING:
@@ -21,9 +21,9 @@ REPORTS = (Report(5, "load", b"0.25", 12), Report(70_000, "health", b"", 0))
 FRAMES: list[ReportFrame] = [
     OwnWindow(4, 70_000, 3, REPORTS),
     OwnWindow(4, 9, 9, ()),
-    ForwardedWindow(VIEW_ID, X, 0, 70_000, REPORTS),
+    ForwardedWindow(X, 70_000, (A, B), 0, 70_000, REPORTS),
     Taken(X, 70_000),
-    HeldNumbers(VIEW_ID, 2, ((X, 70_000), (Y, 0))),
+    Greeting(VIEW_ID, 2, 900, ((X, 70_000), (Y, 0))),
 ]
 
 

@@ -150,6 +150,7 @@ def row(law: Knee, started: int, ended: int, failed: int = 0, number: int = 0, t
 
 def in_a_dip() -> Knee:
     law = Knee()
+    law.tick(0.01, 4)
     law.absorb((row(law, 10, 10),))
     law.tick(0.1, 4)
     assert law.limit < LIMIT_AT_FIRST
@@ -260,3 +261,26 @@ def test_posterior_narrows_with_evidence_and_widens_without() -> None:
         posterior.advance(5.0)
     posterior.observe(8, 16, log(16 / 10), 100.0, 1.0)
     assert posterior.q90 / posterior.q10 > 1.2 * narrow
+
+
+def test_member_that_takes_over_begins_with_the_level_found() -> None:
+    found = FewPlaces(20).run(400)
+    level = found.one.law.level
+    found.one.law = Knee(level=level)
+    found.one.sampler.epoch = found.one.law.epoch
+    found.limits.clear()
+    found.run(300)
+    assert found.limits[:2] == [level, level]
+    assert min(found.limits) >= level // 2
+    assert abs(found.one.law.level - level) <= 1
+
+
+def test_member_that_takes_over_finds_a_server_that_grew() -> None:
+    found = FewPlaces(20)
+    found.one.law = Knee(level=5)
+    found.run(600)
+    assert 20 < found.one.law.level <= 22
+
+
+def test_member_that_takes_over_keeps_the_bound_by_hand() -> None:
+    assert Knee(limit_max=3, level=50).limit == 3

@@ -16,7 +16,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from cluster.names import ProcessId, make_view
 from qosweb.engine.engine import QUIET_MS, Engine
 from qosweb.engine.local import expected_redirects
-from qosweb.engine.local import local_queue as module
+from qosweb.engine.local import request_queue as module
 from qosweb.engine.local.expected_redirects import VISIT_MS
 from qosweb.engine.local.requests import Decision, Deny, GoTo, Phase, Request, Start
 from qosweb.engine.replicated import entries
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     import pytest
 
     from cluster.names import View
+    from qosweb.engine.local.local_queue import LocalQueue
     from qosweb.engine.replicated.compiled_policy import CompiledPolicy
     from qosweb.engine.replicated.effects import EntryRejected, Reported, UpstreamsReported
 
@@ -70,7 +71,7 @@ class Bench:
         self.flights: list[tuple[bytes, NodeBatch]] = []  # on their way
 
     @property
-    def local_queue(self) -> module.LocalQueue:
+    def local_queue(self) -> LocalQueue:
         return self.engine.local_queue
 
     def apply(self, origin: ProcessId, body: bytes) -> None:
@@ -154,23 +155,6 @@ class Life(RuleBasedStateMachine):
     @rule(class_number=st.integers(0, 3), cost=st.sampled_from([100, PAGE, 4 * PAGE]), count=st.integers(1, 6))
     def arrive(self, class_number: int, cost: int, count: int) -> None:
         self.fates += [self.bench.ask(class_number, cost) for _ in range(count)]
-        self.bench.turn()
-
-    @rule(class_number=st.integers(0, 3), count=st.integers(1, 3))
-    def hold(self, class_number: int, count: int) -> None:
-        """Requests on the fast path that another server answers."""
-        local_queue = self.bench.local_queue
-        for _ in range(count):
-            request = local_queue.hold(class_number, PAGE) if local_queue.is_open_to(class_number) else None
-            if request is not None:
-                fate = Fate()
-                fate.request = request
-                fate(Start(request.rate_bps))
-                self.fates.append(fate)
-
-    @rule()
-    def tell_held(self) -> None:
-        self.bench.local_queue.tell_held()
         self.bench.turn()
 
     @rule(which=st.integers(0, 99), cost=st.sampled_from([0, PAGE]))
@@ -350,22 +334,6 @@ def alone(policy: CompiledPolicy = COMPILED[0], channels: int = 1) -> Bench:
     bench = Bench(policy, channels)
     bench.turn()
     return bench
-
-
-def test_a_held_channel_is_room_that_others_lack_and_is_told_when_they_wait() -> None:
-    bench = alone()
-    held = bench.local_queue.hold(0, PAGE)
-    assert held is not None
-    assert bench.local_queue.hold(0, PAGE) is None
-    assert not any(pipe.channels for pipe in bench.engine.machine.pipes.values())  # only this node knows of it
-    bench.local_queue.tell_held()
-    waiting = bench.ask()
-    bench.turn()
-    assert [len(pipe.channels) for pipe in bench.engine.machine.pipes.values()] == [1]
-    assert waiting.decisions == []
-    bench.local_queue.finish(held, PAGE)
-    bench.turn()
-    assert isinstance(waiting.decisions[0], Start)
 
 
 def test_requests_start_at_once_while_there_is_room() -> None:

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from qosweb.engine.replicated.effects import Granted
 from qosweb.engine.replicated.entries import UNUSED, PolicyText
-from qosweb.engine.replicated.scheduler import CREDIT_MS, KEPT_MS
+from qosweb.engine.replicated.fair_queueing import CREDIT_MS, KEPT_MS
 from qosweb.webqos.values import PPM
 from tests.engine.driver import Cluster, policy_of
 

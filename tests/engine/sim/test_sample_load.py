@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from qosweb.engine.local import local_queue
+from qosweb.engine.local import request_queue
 from qosweb.engine.sim.sample_load import sample_shares
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ def test_one_node_denies_no_request_early_that_would_fill_a_gap(monkeypatch: pyt
     """In a window in which few paid pages are asked for at a time, free pages fill the gaps. Requests could only make
     up for that by waiting longer than their lifetimes: the free pages get no more than if nothing was denied early."""
     early = [sample_shares(seed, "a", 40 / 3, 20 / 3) for seed in range(6)]
-    monkeypatch.setattr(local_queue, "patience_ms", lambda _lifetime_ms, _machine: 1_000_000)
+    monkeypatch.setattr(request_queue, "patience_ms", lambda _lifetime_ms, _machine: 1_000_000)
     never = [sample_shares(seed, "a", 40 / 3, 20 / 3) for seed in range(6)]
     for one, most in zip(early, never, strict=True):
         for share, free in zip(one.free, most.free, strict=True):

@@ -96,7 +96,7 @@ def test_a_policy_that_not_all_nodes_can_read_is_rejected_by_all(cluster: Runnin
     wait_for(lambda: all(one["capacity_bytes_per_s"] for one in cluster.status("later")["nodes"].values()) or None, "")
     status, text = put_policy(later, OTHER_SPEC)
     assert status == 409
-    assert "all nodes reject the policy: it is in language 99, but a reads up to 1" in text
+    assert "all nodes reject the policy: it is in language 99, but a reads up to 2" in text
     for name in ("a", "b", "later"):
         says(cluster.nodes[name], "all nodes reject a policy from later")
         assert cluster.status(name)["policy"]["hash"] == before
@@ -118,7 +118,7 @@ def test_a_node_that_cannot_read_the_clusters_policy_is_rejected(site: Path, tmp
     with RunningCluster(site, tmp_path, SPEC, "a", command=LATER_LANGUAGE) as cluster:
         earlier = cluster.add("b", command=version(FRANK))
         for node in cluster.nodes.values():
-            says(node, "understands language 1, and what", "is in language 99: run the same version on both")
+            says(node, "understands language 2, and what", "is in language 99: run the same version on both")
         assert served_alone(earlier)
         cluster.together("a")
         assert not [view for view in cluster.events("a", "view") if "b" in view["members"]]

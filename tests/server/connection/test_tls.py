@@ -84,6 +84,20 @@ def test_pages_arrive_byte_for_byte(node: RunningNode, tls: ssl.SSLContext) -> N
         assert connection.get("/nothing").status == 404
 
 
+@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
+def test_sessions_are_resumed(node: RunningNode, tls: ssl.SSLContext, version: ssl.TLSVersion) -> None:
+    tls.minimum_version = tls.maximum_version = version
+    session: ssl.SSLSession | None = None
+    for is_resumed in (False, True, True):
+        plain = socket.create_connection(("127.0.0.1", node.port))
+        with tls.wrap_socket(plain, server_hostname="localhost", session=session) as secure:
+            secure.sendall(b"HEAD /small.txt HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            assert secure.recv(15) == b"HTTP/1.1 200 OK"  # with TLS 1.3 the session comes before it
+            assert secure.session_reused is is_resumed
+            assert secure.version() == version.name.replace("TLSv1_", "TLSv1.")
+            session = secure.session
+
+
 def test_parts_arrive_byte_for_byte(node: RunningNode, tls: ssl.SSLContext) -> None:
     content = CONTENT["/large.bin"]
     with node.connect(tls=tls) as connection:

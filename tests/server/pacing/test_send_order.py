@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from qosweb.admission.class_accounts import ClassAccount
-from qosweb.server.pacing.send_order import LEAD_S, SendFlow, SendOrder
+from qosweb.server.pacing.send_order import LEAD_S, URGENT_BYTES, SendFlow, SendOrder
 
 QUANTUM = 1000
 RATE = 1_000_000.0
@@ -34,12 +34,13 @@ class Pipe:
 
     def __init__(self) -> None:
         self.order = SendOrder(lambda account: WEIGHTS[account.name])
+        self.order.rate_bps = RATE
         self.now = 0.0
         self.got: Counter[SendFlow] = Counter()
 
     def add(self, *flows: Endless) -> None:
         for flow in flows:
-            self.order.set_ready(flow, self.now, RATE, QUANTUM)
+            self.order.set_ready(flow, self.now, QUANTUM)
 
     def run(self, seconds: float) -> Counter[SendFlow]:
         before = self.got.copy()
@@ -74,14 +75,23 @@ def test_a_response_alone_gets_everything() -> None:
 
 
 def test_every_response_gets_its_channel_at_least() -> None:
-    """Class a has nine tenths of the responses' minimum in one response, and weight for the rest."""
+    """The rest is divided among the responses of the class."""
     pipe = Pipe()
-    wide, narrow = Endless("b", 600_000), [Endless("a", 50_000) for _ in range(4)]
+    wide, narrow = Endless("a", 600_000), [Endless("a", 50_000) for _ in range(4)]
     pipe.add(wide, *narrow)
     got = pipe.run(2)
-    assert got[wide] / 2 == pytest.approx(600_000, rel=0.02)  # twice the share of its class
+    assert got[wide] / 2 == pytest.approx(600_000, rel=0.1)
     for one in narrow:
-        assert got[one] / 2 == pytest.approx(100_000, rel=0.02)
+        assert got[one] / 2 == pytest.approx(100_000, rel=0.1)
+
+
+def test_a_class_with_few_responses_gets_its_share_soon() -> None:
+    """By their channels alone, class a would get a fifth."""
+    pipe = Pipe()
+    few, many = [Endless("a", 100_000) for _ in range(2)], [Endless("b", 100_000) for _ in range(8)]
+    pipe.add(*few, *many)
+    pipe.run(1)
+    assert part(pipe.run(2), *few) == pytest.approx(0.7, abs=0.02)
 
 
 def test_a_minimum_holds_again_soon_after_an_idle_pipe() -> None:
@@ -106,7 +116,7 @@ def test_what_a_response_missed_is_not_due() -> None:
     assert pipe.run(5)[there] == pytest.approx(5 * RATE, rel=0.01)  # at once, not after a while
     pipe.add(away)
     got = pipe.run(1)
-    assert got[away] == pytest.approx(500_000, rel=0.05)
+    assert got[away] <= 500_000
 
 
 def test_always_available_classes_come_first_and_those_without_weight_last() -> None:
@@ -116,6 +126,14 @@ def test_always_available_classes_come_first_and_those_without_weight_last() -> 
     assert part(pipe.run(0.1), some) > 0.97
     pipe.add(now)
     assert part(pipe.run(0.1), now) > 0.97
+
+
+def test_a_large_response_of_an_always_available_class_leaves_others_their_minimum() -> None:
+    pipe = Pipe()
+    now, some = Endless("now", 300_000), Endless("b", 700_000)
+    pipe.add(now, some)
+    assert part(pipe.run(URGENT_BYTES / RATE), now) > 0.97
+    assert pipe.run(2)[some] / 2 >= 0.98 * 700_000
 
 
 def test_a_response_without_a_channel_has_no_minimum_until_it_gets_one() -> None:

@@ -117,7 +117,7 @@ def test_a_large_file_passes(cluster: RunningCluster) -> None:
     assert reply.body == LARGE
 
 
-def test_a_body_passes_with_the_clients_fields(cluster: RunningCluster) -> None:
+def test_a_request_for_the_upstream_server_goes_there_from_the_node_where_it_arrived(cluster: RunningCluster) -> None:
     body = b"x" * 100_000
     with full_pipe(cluster), cluster.nodes["a"].connect() as connection:
         connection.send(
@@ -128,12 +128,12 @@ def test_a_body_passes_with_the_clients_fields(cluster: RunningCluster) -> None:
     told, _, passed = reply.body.partition(b"\n")
     assert (reply.status, passed) == (200, body)
     head = json.loads(told)["head"]
-    assert head.startswith("POST /form?x=1 HTTP/1.1\r\n")  # the ticket was for b alone
-    for field in ("Host: shop.example", "X-Asked: yes", "Cookie: k=v", "Via: 1.1 a, 1.1 b"):
+    assert head.startswith("POST /form?x=1 HTTP/1.1\r\n")  # it waits for the server, not for the pipe
+    for field in ("Host: shop.example", "X-Asked: yes", "Cookie: k=v", "Via: 1.1 a"):
         assert f"\r\n{field}\r\n" in head
     assert "X-Hop" not in head
     assert "192.0.2.1" not in head  # the client is no trusted proxy
-    assert "\r\nX-Forwarded-For: 127.0.0.1, 127.0.0.1\r\n" in head  # the client and a
+    assert "\r\nX-Forwarded-For: 127.0.0.1\r\n" in head
 
 
 def ask_from(source: str, cluster: RunningCluster, name: str, target: str, *fields: str) -> Reply:
@@ -144,14 +144,8 @@ def ask_from(source: str, cluster: RunningCluster, name: str, target: str, *fiel
 def test_the_second_node_knows_the_client(cluster: RunningCluster) -> None:
     with full_pipe(cluster):
         assert ask_from("127.0.0.9", cluster, "a", "/small.txt?client").status == 200
-        reply = ask_from("127.0.0.9", cluster, "a", "/echo?client")
     here = logged(cluster, "a", client="127.0.0.9", path="/small.txt", decision="forwarded")
     assert logged(cluster, "b", rid=here["rid"])["client"] == "127.0.0.9"
-    here = logged(cluster, "a", client="127.0.0.9", path="/echo", decision="forwarded")
-    assert logged(cluster, "b", rid=here["rid"])["client"] == "127.0.0.9"
-    head = json.loads(reply.body)["head"]
-    assert "\r\nX-Forwarded-For: 127.0.0.9, 127.0.0.1" in head
-    assert "\r\nForwarded: for=127.0.0.9;" in head
 
 
 def test_a_stranger_cannot_claim_a_client(cluster: RunningCluster) -> None:

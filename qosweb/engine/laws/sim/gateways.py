@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
+from cluster.sim.event_queue import EventQueue
 from qosweb.engine.laws.service_samples import Sampler
-from qosweb.engine.laws.sim.events import VirtualTime
 from qosweb.engine.laws.sim.servers import SimRequest
 
 if TYPE_CHECKING:
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     Demand = Callable[[SeededRandom], float]
 
+EVENTS_MAX = 50_000_000
 TICK_S = 0.01
 BUCKET_S = 0.1
 ESTIMATE_RATE = 0.05
@@ -93,7 +94,7 @@ class Gateways:
 
     def __init__(self, law: AnyLaw, classes: Sequence[SimClass], chance: SeededRandom, options: GatewayOptions) -> None:
         self.law, self.classes, self.options = law, classes, options
-        self.events = VirtualTime()
+        self.events = EventQueue(EVENTS_MAX)
         self.server: AnyServer
         self.buckets: list[Snapshot] = []
         self.slot_s = [0.0] * len(classes)  # slot time by class
@@ -114,15 +115,12 @@ class Gateways:
         for number, one in enumerate(self.classes):
             for _ in range(one.clients):
                 gateway = self._pick_gateway()
-                self.events.after(
-                    self._chance.between(0, 0.02),
-                    lambda n=number, g=gateway: self._arrive(n, g, True),  # type: ignore[misc]
-                )
+                self.events.after(self._chance.between(0, 0.02), self._arrive, number, gateway, True)
             if one.rate_per_s:
                 self._schedule_arrival(number)
         self.events.after(TICK_S, self._tick)
         self.events.after(0.0, self._take_snapshot)
-        self.events.run(seconds)
+        self.events.run_until(seconds)
 
     def eject(self, seconds: float) -> None:
         """Start nothing for a while, as health checks do with a server that does not answer."""
@@ -162,7 +160,7 @@ class Gateways:
         if not self._queues[number]:
             others = [self._virtual[n] for n, queue in enumerate(self._queues) if queue]
             self._virtual[number] = max(self._virtual[number], min(others, default=0.0))
-        self._queues[number].append(_Waiting(self.events.now_s, gateway, closed_loop))
+        self._queues[number].append(_Waiting(self.events.now, gateway, closed_loop))
         self._fill()
 
     # ---- service
@@ -177,9 +175,7 @@ class Gateways:
     def _next_class(self) -> int | None:
         best = None
         for number, queue in enumerate(self._queues):
-            while (
-                queue and not queue[0].closed_loop and self.events.now_s - queue[0].arrived_s > self.options.lifetime_s
-            ):
+            while queue and not queue[0].closed_loop and self.events.now - queue[0].arrived_s > self.options.lifetime_s:
                 queue.popleft()
                 self.expired[number] += 1
             if queue and (best is None or self._virtual[number] < self._virtual[best]):
@@ -191,7 +187,7 @@ class Gateways:
         estimate_s = self._estimate_s[number]
         self._virtual[number] += estimate_s / self.classes[number].weight
         gateway = waiting.gateway
-        started_s = self.events.now_s
+        started_s = self.events.now
         tag = self._samplers[gateway].start(number, self.in_service, self.in_service >= self._limits[gateway])
         ended = False
 
@@ -199,14 +195,14 @@ class Gateways:
             nonlocal ended
             if not ended:
                 ended = True
-                self._end(number, waiting, tag, self.events.now_s - started_s, estimate_s, succeeded)
+                self._end(number, waiting, tag, self.events.now - started_s, estimate_s, succeeded)
 
         half_s = self.options.turnaround_s / 2
         request = SimRequest(
-            number, self.classes[number].demand(self._chance), lambda ok: self.events.after(half_s, lambda: end(ok))
+            number, self.classes[number].demand(self._chance), lambda ok: self.events.after(half_s, end, ok)
         )
-        self.events.after(half_s, lambda: self.server.arrive(request))
-        self.events.after(self.options.timeout_s, lambda: end(False))
+        self.events.after(half_s, self.server.arrive, request)
+        self.events.after(self.options.timeout_s, end, False)
 
     def _end(
         self, number: int, waiting: _Waiting, tag: Tag, seconds: float, estimate_s: float, succeeded: bool
@@ -235,15 +231,15 @@ class Gateways:
             batch = sampler.take()
             delay_s = self._delay_s()
             if delay_s:
-                self.events.after(delay_s, lambda batch=batch: self.law.absorb(batch))  # type: ignore[misc]
+                self.events.after(delay_s, self.law.absorb, batch)
             else:
                 self.law.absorb(batch)
-        decision = self.law.tick(self.events.now_s, self.in_service)
+        decision = self.law.tick(self.events.now, self.in_service)
         if decision is not None:
             for gateway in range(self.options.gateways):
                 delay_s = self._delay_s()
                 if delay_s:
-                    self.events.after(delay_s, lambda g=gateway, d=decision: self._apply(g, d))  # type: ignore[misc]
+                    self.events.after(delay_s, self._apply, gateway, decision)
                 else:
                     self._apply(gateway, decision)
         self.events.after(TICK_S, self._tick)

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from cluster.sim.event_queue import EventQueue
 from cluster.sim.seeded_random import SeededRandom
 from qosweb.engine.laws.knee import Knee, LimitDecision
-from qosweb.engine.laws.sim.events import VirtualTime
 from qosweb.engine.laws.sim.gateways import AnyServer, GatewayOptions, Gateways, SimClass
 from qosweb.engine.laws.sim.servers import PlacesServer, PooledServer, SharingServer, SimRequest
 
@@ -51,7 +51,7 @@ class Scenario(msgspec.Struct, frozen=True):
     """A server, its load, and what changes."""
 
     name: str
-    server: Callable[[VirtualTime], AnyServer]
+    server: Callable[[EventQueue], AnyServer]
     classes: tuple[SimClass, ...]
     seconds: float = 30.0
     places: int = 0  # around which the best fixed limit is searched; 0: not compared
@@ -89,7 +89,7 @@ def play(scenario: Scenario, seed: int, law: AnyLaw | None = None) -> Gateways:
     run = Gateways(law, scenario.classes, chance, scenario.options)
     run.server = scenario.server(run.events)
     for change in scenario.changes:
-        run.events.after(change.at_s, lambda change=change: change.apply(run))  # type: ignore[misc]
+        run.events.after(change.at_s, change.apply, run)
     run.run(scenario.seconds)
     return run
 
@@ -101,11 +101,11 @@ def two_classes(one: Demand, other: Demand, places: int) -> tuple[SimClass, ...]
     )
 
 
-def places_server(places: int) -> Callable[[VirtualTime], AnyServer]:
+def places_server(places: int) -> Callable[[EventQueue], AnyServer]:
     return lambda events: PlacesServer(events, places)
 
 
-def sharing_server(cores: int, lock: float = 0.0, io: float = 0.0) -> Callable[[VirtualTime], AnyServer]:
+def sharing_server(cores: int, lock: float = 0.0, io: float = 0.0) -> Callable[[EventQueue], AnyServer]:
     return lambda events: SharingServer(events, cores, lock, io)
 
 
@@ -248,7 +248,7 @@ def _add_traffic(rate_per_s: float, demand: Demand, until_s: float) -> Callable[
         chance = SeededRandom(int(rate_per_s)).fork("other traffic")
 
         def arrive() -> None:
-            if run.events.now_s < until_s:
+            if run.events.now < until_s:
                 run.server.arrive(SimRequest(0, demand(chance), lambda _: None))
                 run.events.after(chance.exponential(1 / rate_per_s), arrive)
 

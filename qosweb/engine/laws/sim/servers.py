@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 if TYPE_CHECKING:
-    from qosweb.engine.laws.sim.events import VirtualTime
+    from cluster.sim.event_queue import EventQueue
 
 
 class SimRequest(msgspec.Struct, eq=False):
@@ -42,7 +42,7 @@ class Meters(msgspec.Struct):
 class PlacesServer:
     """N places, FIFO."""
 
-    def __init__(self, events: VirtualTime, places: int) -> None:
+    def __init__(self, events: EventQueue, places: int) -> None:
         self.events, self.places, self.slower = events, places, 1.0
         self.meters = Meters()
         self._busy = 0
@@ -54,7 +54,7 @@ class PlacesServer:
     def arrive(self, request: SimRequest) -> None:
         self.meter()
         if self._failing:
-            self.events.after(0.005, lambda: request.done(False))
+            self.events.after(0.005, request.done, False)
             return
         self._queue.append(request)
         self._fill()
@@ -73,12 +73,12 @@ class PlacesServer:
 
     def stop(self, seconds: float) -> None:
         """Serve nothing for a while: a restart, or a long pause of a garbage collector."""
-        self._stopped_until_s = self.events.now_s + seconds
+        self._stopped_until_s = self.events.now + seconds
         self.events.after(seconds, self._fill)
 
     def meter(self) -> None:
-        passed_s = self.events.now_s - self._metered_s
-        self._metered_s = self.events.now_s
+        passed_s = self.events.now - self._metered_s
+        self._metered_s = self.events.now
         meters = self.meters
         meters.waiting += passed_s * len(self._queue)
         meters.busy += passed_s * min(self._busy, self.places)
@@ -86,14 +86,14 @@ class PlacesServer:
 
     def _fill(self) -> None:
         self.meter()
-        while self._queue and self._busy < self.places and self.events.now_s >= self._stopped_until_s:
+        while self._queue and self._busy < self.places and self.events.now >= self._stopped_until_s:
             request = self._queue.popleft()
             self._busy += 1
-            self.events.after(request.demand_s * self.slower, lambda request=request: self._end(request))  # type: ignore[misc]
+            self.events.after(request.demand_s * self.slower, self._end, request)
 
     def _end(self, request: SimRequest) -> None:
-        if self.events.now_s < self._stopped_until_s:
-            self.events.after(self._stopped_until_s - self.events.now_s, lambda: self._end(request))
+        if self.events.now < self._stopped_until_s:
+            self.events.after(self._stopped_until_s - self.events.now, self._end, request)
             return
         self.meter()
         self._busy -= 1
@@ -109,7 +109,7 @@ class PooledServer(PlacesServer):
         if request.number == 1:
             super().arrive(request)
         else:
-            self.events.after(request.demand_s, lambda: self._pass(request))
+            self.events.after(request.demand_s, self._pass, request)
 
     def _pass(self, request: SimRequest) -> None:
         self.meters.work += request.demand_s
@@ -119,7 +119,7 @@ class PooledServer(PlacesServer):
 class SharingServer:
     """k cores shared by all requests in service, in virtual time: each advances by the same amount of service."""
 
-    def __init__(self, events: VirtualTime, cores: int, lock: float = 0.0, io: float = 0.0) -> None:
+    def __init__(self, events: EventQueue, cores: int, lock: float = 0.0, io: float = 0.0) -> None:
         self.events, self.places, self.lock, self.io = events, cores, lock, io
         self.meters = Meters()
         self._service_s = 0.0  # that each request has received since the start
@@ -130,7 +130,7 @@ class SharingServer:
     def arrive(self, request: SimRequest) -> None:
         if self.io and not request.io_done:
             request.io_done = True
-            self.events.after(request.demand_s * self.io, lambda: self.arrive(request))
+            self.events.after(request.demand_s * self.io, self.arrive, request)
             return
         self.meter()
         self._count += 1
@@ -143,8 +143,8 @@ class SharingServer:
         self._schedule()
 
     def meter(self) -> None:
-        passed_s = self.events.now_s - self._metered_s
-        self._metered_s = self.events.now_s
+        passed_s = self.events.now - self._metered_s
+        self._metered_s = self.events.now
         count, meters = len(self._running), self.meters
         self._service_s += passed_s * self._speed()
         meters.waiting += passed_s * max(0, count - self.places)
@@ -162,7 +162,7 @@ class SharingServer:
         if self._running:
             version = self._version
             left_s = max(0.0, self._running[0][0] - self._service_s)
-            self.events.after(left_s / self._speed(), lambda: self._end(version))
+            self.events.after(left_s / self._speed(), self._end, version)
 
     def _end(self, version: int) -> None:
         if version != self._version:

@@ -8,7 +8,17 @@ import msgspec
 import pytest
 
 from cluster.reports.bottleneck import LINK, RECEIVER, BottleneckRun
-from cluster.runtime.commands.experiment import judge_runs, sweep, write_csv, write_page, write_plot
+from cluster.runtime.commands.experiment import judge_processes, judge_runs, sweep, write_csv, write_page, write_plot
+from cluster.runtime.commands.report_processes import (
+    NONE,
+    RELIABLE,
+    SEMANTIC,
+    SLOW,
+    STOPPED,
+    TOTAL_ORDER,
+    ProcessRun,
+    run_case,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -37,7 +47,22 @@ def test_a_criterion_fails_on_other_figures(runs: list[BottleneckRun]) -> None:
 def test_the_files_are_written(runs: list[BottleneckRun], tmp_path: Path) -> None:
     write_csv(runs, tmp_path / "reports.csv")
     write_plot(runs, tmp_path / "reports.png")
-    write_page(judge_runs(runs), tmp_path / "reports.html")
+    write_page(judge_runs(runs), ["reports.png"], tmp_path / "reports.html")
     assert (tmp_path / "reports.csv").read_text().startswith("bottleneck,semantic,buffer_len,load,throughput")
     assert (tmp_path / "reports.png").read_bytes().startswith(b"\x89PNG")
     assert "plain reliable broadcast is flat" in (tmp_path / "reports.html").read_text()
+
+
+def test_five_processes_deliver_the_load() -> None:
+    run = run_case(SEMANTIC, SLOW, 2.0)
+    assert len(run.rates_per_s) == 3 * 4
+    assert run.median_per_s > 0
+
+
+def test_a_slow_member_that_holds_up_the_others_fails_the_criterion() -> None:
+    runs = [
+        ProcessRun(transport, disturbance, (100.0, rate))
+        for transport in (SEMANTIC, RELIABLE, TOTAL_ORDER)
+        for disturbance, rate in ((NONE, 100.0), (SLOW, 100.0), (STOPPED, 20.0))
+    ]
+    assert [criterion.holds for criterion in judge_processes(runs)] == [True, False]

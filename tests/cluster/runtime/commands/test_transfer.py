@@ -2,101 +2,31 @@
 
 from __future__ import annotations
 
-import os
-import random
-import re
 import signal
-import subprocess
-import sys
-from pathlib import Path
+import time
 from typing import TYPE_CHECKING
 
 import pytest
 
-from cluster.runtime.net.keys import make_key_file
+from tests.cluster.runtime.commands.transfers import LARGE, SLOWLY, Transfers, content
 from tests.support.waiting import wait_for
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-TOP = Path(__file__).resolve().parents[4]
-LARGE = 6_000_000
-
-
-class Transfers:
-    """Processes that send and receive."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.processes: dict[str, subprocess.Popen[bytes]] = {}
-        self.contact = ""
-        make_key_file(folder / "key")
-
-    def start(self, name: str, *arguments: str) -> None:
-        join = ["--join", self.contact] if self.contact else ["--found"]
-        with (self.folder / f"{name}.log").open("wb") as output:
-            self.processes[name] = subprocess.Popen(
-                [sys.executable, "-m", "cluster", *arguments, "--name", name, "--key-file", str(self.folder / "key"),
-                 *join],
-                cwd=TOP, env={**os.environ, "PYTHONPATH": str(TOP)}, stdout=output, stderr=subprocess.STDOUT,
-            )  # fmt: skip
-        wait_for(lambda: self.address(name) or self.processes[name].poll() is not None, "the transfer")
-        self.contact = self.contact or self.address(name)
-
-    def receiver(self, name: str) -> None:
-        self.start(name, "receive", str(self.folder / name))
-
-    def sender(self, name: str, content: bytes) -> None:
-        file = self.folder / f"{name}.bin"
-        file.write_bytes(content)
-        self.start(name, "send", str(file))
-
-    def log(self, name: str) -> str:
-        return (self.folder / f"{name}.log").read_text()
-
-    def address(self, name: str) -> str:
-        found = re.search(r"listens at (\S+)", self.log(name))
-        return found[1] if found else ""
-
-    def order(self, name: str) -> list[str]:
-        """The files in the order in which this member received them, with their numbers."""
-        return re.findall(r"^message \d+ of \w+: \S+, \d+ bytes", self.log(name), re.MULTILINE)
-
-    def has(self, name: str, file: str, content: bytes) -> bool:
-        path = self.folder / name / file
-        return path.exists() and path.read_bytes() == content
-
-    def spooled(self, name: str) -> int:
-        """Bytes of messages under way at this member."""
-        return sum(path.stat().st_size for path in (self.folder / name).glob("bulk-*/*.in"))
-
-    def kill(self, name: str, number: signal.Signals = signal.SIGKILL) -> None:
-        self.processes[name].send_signal(number)
-
-    def end(self, name: str) -> int:
-        return self.processes[name].wait(60)
+    from pathlib import Path
 
 
 @pytest.fixture
 def transfers(tmp_path: Path) -> Iterator[Transfers]:
-    made = Transfers(tmp_path)
-    yield made
-    for process in made.processes.values():
-        if process.poll() is None:
-            process.send_signal(signal.SIGCONT)
-            process.kill()
-            process.wait()
-
-
-def content(size: int) -> bytes:
-    return random.Random(size).randbytes(size)
+    with Transfers(tmp_path) as made:
+        yield made
 
 
 def test_a_file_reaches_all_and_a_dead_consumer_stops_nobody(transfers: Transfers) -> None:
     for name in "abc":
         transfers.receiver(name)
-    transfers.sender("x", content(LARGE))
-    wait_for(lambda: transfers.spooled("c") > 0 or transfers.has("c", "x.bin", content(LARGE)), "the transfer")
+    transfers.sender("x", content(LARGE), *SLOWLY)
+    transfers.wait_for_the_middle("c")
     transfers.kill("c")
     assert transfers.end("x") == 0, transfers.log("x")
     for name in "ab":
@@ -108,8 +38,8 @@ def test_a_file_reaches_all_and_a_dead_consumer_stops_nobody(transfers: Transfer
 def test_a_dead_coordinator_is_replaced(transfers: Transfers) -> None:
     for name in "abcd":
         transfers.receiver(name)
-    transfers.sender("x", content(LARGE))
-    wait_for(lambda: transfers.spooled("b") > 0 or bool(transfers.order("b")), "the transfer")
+    transfers.sender("x", content(LARGE), *SLOWLY)
+    transfers.wait_for_the_middle("b")
     transfers.kill("a")
     assert transfers.end("x") == 0, transfers.log("x")
     for name in "bcd":
@@ -120,8 +50,8 @@ def test_a_dead_coordinator_is_replaced(transfers: Transfers) -> None:
 def test_a_message_of_a_dead_producer_is_delivered_by_all_or_none(transfers: Transfers) -> None:
     for name in "abc":
         transfers.receiver(name)
-    transfers.sender("x", content(LARGE))
-    wait_for(lambda: transfers.spooled("b") > 0 or bool(transfers.order("b")), "the transfer")
+    transfers.sender("x", content(LARGE), *SLOWLY)
+    transfers.wait_for_the_middle("b")
     transfers.kill("x")
     transfers.sender("y", b"afterwards")
     assert transfers.end("y") == 0, transfers.log("y")
@@ -130,13 +60,14 @@ def test_a_message_of_a_dead_producer_is_delivered_by_all_or_none(transfers: Tra
         transfers.kill(name, signal.SIGTERM)
     assert [transfers.end(name) for name in "abc"] == [0, 0, 0]
     assert transfers.order("a") == transfers.order("b") == transfers.order("c")
+    assert not any("x.bin" in line for line in transfers.order("a"))  # it was killed in the middle
 
 
 def test_a_stopped_consumer_continues_with_the_same_order_or_says_what_it_missed(transfers: Transfers) -> None:
     for name in "abc":
         transfers.receiver(name)
-    transfers.sender("x", content(LARGE))
-    wait_for(lambda: transfers.spooled("c") > 0 or bool(transfers.order("c")), "the transfer")
+    transfers.sender("x", content(LARGE), *SLOWLY)
+    transfers.wait_for_the_middle("c")
     transfers.kill("c", signal.SIGSTOP)
     assert transfers.end("x") == 0, transfers.log("x")
     transfers.sender("y", b"afterwards")
@@ -152,6 +83,30 @@ def test_a_stopped_consumer_continues_with_the_same_order_or_says_what_it_missed
     assert order == transfers.order("a") or (
         "were missed" in transfers.log("c") and [line for line in transfers.order("a") if line in order] == order
     )
+
+
+def test_a_large_file_is_not_held_in_memory(transfers: Transfers) -> None:
+    """The same processes with a small and with a large file: their largest memory differs by less than the file."""
+    large = 40_000_000
+    transfers.receiver("a")
+    peaks = []
+    for name, size in (("x", 1), ("y", large)):
+        transfers.sender(name, content(size))
+        sender = 0
+        while transfers.processes[name].poll() is None:
+            sender = max(sender, transfers.peak_memory(name))
+            time.sleep(0.01)
+        assert transfers.end(name) == 0, transfers.log(name)
+        wait_for(lambda name=name, size=size: transfers.has("a", f"{name}.bin", content(size)), "the transfer")  # type: ignore[misc]
+        peaks.append((sender, transfers.peak_memory("a")))
+    assert peaks[1][0] - peaks[0][0] < large / 2
+    assert peaks[1][1] - peaks[0][1] < large / 2
+
+
+def test_a_rate_that_is_none_is_refused(transfers: Transfers) -> None:
+    transfers.start("a", "send", str(transfers.folder / "key"), "--max-rate", "fast")
+    assert transfers.end("a") == 2
+    assert "'fast' is not a rate; write Mbit/s, such as 50" in transfers.log("a")
 
 
 def test_bad_arguments(transfers: Transfers) -> None:

@@ -37,7 +37,7 @@ def said(*items: str, origin: Origin = X, first: int = 1) -> Steps:
     found: Steps = []
     for number, item in enumerate(items, first):
         found.append((origin.process, ReportBroadcast(origin, number, item, b"%d" % number)))
-        found.append((origin.process, ReportEnqueue(origin, number)))
+        found.append((origin.process, ReportEnqueue(origin, number, origin.process)))
     return found
 
 
@@ -45,8 +45,8 @@ def got(at: ProcessId, number: int, item: str, origin: Origin = X) -> tuple[Proc
     return at, ReportDeliver(origin, number, item, b"%d" % number)
 
 
-def has(at: ProcessId, number: int, origin: Origin = X) -> tuple[ProcessId, Action]:
-    return at, ReportEnqueue(origin, number)
+def has(at: ProcessId, number: int, origin: Origin = X, via: ProcessId | None = None) -> tuple[ProcessId, Action]:
+    return at, ReportEnqueue(origin, number, via or origin.process)
 
 
 THREE = entered(A, B, C)
@@ -56,17 +56,18 @@ REFUSED: dict[str, Trace] = {
     "broadcast: the origin is the process itself": [(B, ReportBroadcast(X, 1, "x", b"1"))],
     "broadcast: next(m, O_ii)": [(A, ReportBroadcast(X, 2, "x", b"2"))],
     "enqueue: everything was broadcast before": [has(B, 1)],
-    "enqueue: m not in Q_i": [*M123, has(B, 2), has(B, 2)],
+    "enqueue: m not in Q_i": [*THREE, *M123, has(B, 2), has(B, 2)],
+    "enqueue: sent by a member of the view": [*entered(A), *M123, has(B, 2)],
     "safe: more than f members of the view hold the report": [*THREE, *M123, has(B, 2), (A, ReportSafe(X, 3))],
     "purge: m < m'": [*M123, (A, ReportPurge(X, 1, 2))],
-    "purge: m' is in the same buffer": [*M123, has(B, 2), (B, ReportPurge(X, 1, 3))],
+    "purge: m' is in the same buffer": [*THREE, *M123, has(B, 2), (B, ReportPurge(X, 1, 3))],
     "purge: safe_i(m')": [*THREE, *M123, (A, ReportPurge(X, 1, 3))],
     "integrity: m was broadcast before": [*THREE, *said("x"), got(B, 1, "y")],
     "integrity: m is delivered once": [*THREE, *said("x"), got(B, 1, "x"), got(B, 1, "x")],
     "FIFO order: no later report was delivered before": [*THREE, *M123, got(B, 2, "y"), got(B, 1, "x")],
     "no report is skipped without a successor": [*THREE, *said("x", "y"), got(B, 2, "y")],
     "deliver: the process was in a view with the origin": [*entered(A), *said("x"), *entered(B, C), got(B, 1, "x")],
-    "forget: the origin is gone": [*THREE, *said("x"), (B, ReportForget(X))],
+    "forget: the origin did not move into the view with the process": [*THREE, *said("x"), (B, ReportForget(X))],
 }
 
 
@@ -140,7 +141,7 @@ ENDS: dict[str, tuple[Trace, tuple[ProcessId, ...]]] = {
         (A, B),
     ),
     "agreement: members that move together deliver what one of them delivered": (
-        [*THREE, *M123, got(B, 1, "x"), *GONE],
+        [*THREE, *M123, has(B, 1), got(B, 1, "x"), *GONE],
         (B, C),
     ),
     "FIFO completeness: what was broadcast before is delivered or obsolete": (
@@ -183,12 +184,21 @@ def test_completeness_may_be_lost_with_more_than_f_members() -> None:
     assert ended([*five, *M123, got(B, 2, "y"), got(C, 2, "y"), *GONE], B, C) == ""
 
 
-def test_completeness_may_be_lost_with_an_origin_that_a_newcomer_just_met() -> None:
-    """a was alone: m3 was safe, and m1 purged. b and c got m2 only. Among members that moved together it is a fault."""
+def test_completeness_holds_for_newcomers() -> None:
+    """a was alone: m3 was safe, and m1 purged. b and c must not take m2 without m3."""
     alone = [*entered(A), *M123, (A, ReportSafe(X, 3)), (A, ReportPurge(X, 1, 3))]
     torn = [got(B, 2, "y"), got(C, 2, "y"), (A, CRASH), *GONE]
-    assert ended([*alone, *entered(A, B, C, epoch=2, together=()), *torn], B, C) == ""
-    assert ended([*alone, *THREE, *torn], B, C).startswith("FIFO completeness")
+    assert ended([*alone, *entered(A, B, C, epoch=2, together=()), *torn], B, C).startswith("FIFO completeness")
+
+
+def test_a_forwarded_report_is_owed_to_the_same_members() -> None:
+    """b took a report from a, passed it on to c and crashed. c owes it to d, which was there, and not to e."""
+    d = ProcessId("d")
+    four = [*entered(A, B, C, d), *said("x"), has(B, 1), got(B, 1, "x"), (A, CRASH), *entered(B, C, d, epoch=3)]
+    passed = [*four, has(C, 1, via=B), got(C, 1, "x"), (B, CRASH), *entered(C, d, epoch=4)]
+    with_e = [*passed, *entered(C, d, E, epoch=5, together=(C, d))]
+    assert ended(with_e, C, d, E).startswith("agreement: members that move together")
+    assert ended([*with_e, has(d, 1, via=C), got(d, 1, "x")], C, d, E) == ""
 
 
 def test_a_forgotten_origin_is_new() -> None:

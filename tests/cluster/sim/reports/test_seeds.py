@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cluster.reports.sim.mutant_catalogue import REPORT_MUTANTS
-from cluster.reports.sim.run import run_reports_task
 from cluster.sim.explore import SeedTask
 from cluster.sim.mutant_hunt import hunt
+from cluster.sim.reports.mutant_catalogue import REPORT_MUTANTS
+from cluster.sim.reports.run import run_reports_task
+from tests.cluster.reports.test_broadcast import SCRIPTED
 
 if TYPE_CHECKING:
     from cluster.sim.mutation import Mutant
@@ -29,13 +30,15 @@ FAILED_ONCE = (
     21929,  # an origin came back into the view and left again unheard
     31231,  # an origin crashed before newcomers had everything from the time when it was alone
     10301,  # a member crashed before anybody entered a view with it
+    40132,  # a newcomer rejected a valid frame
+    110,  # a process forgot a member that moved with it and had not greeted it
 )
 HAVE_TO_OCCUR = (
     "SlowReceiver", "NarrowLink", "Crash", "CrashInside", "TotalCrash", "DiskLoss", "Partition", "Cuts", "Leave",
     "Join", "Pause", "BrokenConnection", "frames lost with a connection", "one connection in the place of another",
     "a delivery queue was full", "a purged number was skipped", "reports were forwarded", "a report was refused",
 )  # fmt: skip
-WRONG = [mutant for mutant in REPORT_MUTANTS if not mutant.equivalent]
+WRONG = [mutant for mutant in REPORT_MUTANTS if not mutant.equivalent and mutant.name not in SCRIPTED]
 SEEDS_MAX = 10
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, cast
 
 from cluster.names import ProcessId
-from cluster.reports.sim.plan import ReportsPlan, make_reports_plan
-from cluster.reports.sim.reporting_process import Pace, ReportingProcess
+from cluster.sim.reports.plan import ReportsPlan, make_reports_plan
+from cluster.sim.reports.reporting_process import Pace, ReportingProcess
 from cluster.sim.run import LIVE_WITHIN, RunFailure, RunJudge, RunResult, heal, kind_and_text, schedule
 from cluster.sim.world import World
 from cluster.specs.checkers import Checkers
@@ -20,10 +20,10 @@ if TYPE_CHECKING:
     from cluster.actions import Action
     from cluster.durable import Image
     from cluster.layer import RandomSource
-    from cluster.reports.sim.plan import NarrowLink, SlowReceiver
     from cluster.settings import Settings
     from cluster.sim.explore import SeedTask
     from cluster.sim.history_machine import History
+    from cluster.sim.reports.plan import NarrowLink, SlowReceiver
 
 
 class ReportsJudge(RunJudge):

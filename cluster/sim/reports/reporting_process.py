@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any, cast
 from cluster.layer import Context, Delivered, Effect, Send
 from cluster.reports.broadcast import ReportsFull, SemanticBroadcast
 from cluster.reports.frames import decode_report_frame, encode_report_frame
-from cluster.reports.messages import ForwardedWindow, HeldNumbers, OwnWindow, Taken
+from cluster.reports.messages import ForwardedWindow, Greeting, OwnWindow, Taken
+from cluster.reports.view_tap import ReportsViewTap
 from cluster.stack import Process
 
 if TYPE_CHECKING:
@@ -24,14 +25,13 @@ if TYPE_CHECKING:
     from cluster.durable import Image
     from cluster.layer import RandomSource
     from cluster.messages import Frame
-    from cluster.names import ProcessId, View
+    from cluster.names import ProcessId
     from cluster.replica import StateMachine
     from cluster.reports.settings import ReportSettings
     from cluster.settings import Settings
-    from cluster.view_order import ViewOrder
 
 REPORT = b"report "
-REPORT_FRAMES = (OwnWindow, ForwardedWindow, Taken, HeldNumbers)
+REPORT_FRAMES = (OwnWindow, ForwardedWindow, Taken, Greeting)
 
 
 class Pace:
@@ -40,20 +40,6 @@ class Pace:
     def __init__(self) -> None:
         self.consume_s = 0.0  # seconds for each delivered report
         self.bytes_per_s: dict[str, float] = {}  # of the links to these nodes; others are unlimited
-
-
-class ReportsTap:
-    """Between the end-point and the view order: tells the reports of each view."""
-
-    def __init__(self, reports: SemanticBroadcast, order: ViewOrder) -> None:
-        self._reports = reports
-        self._order = order
-        self.deliver = order.deliver
-        self.block = order.block
-
-    def view(self, view: View, transitional: tuple[ProcessId, ...]) -> None:
-        self._reports.on_view(view, transitional)
-        self._order.view(view, transitional)
 
 
 class ReportingProcess:
@@ -76,7 +62,7 @@ class ReportingProcess:
         self._sometimes = sometimes
         self._clock = Context(me, chance, trace)
         self.reports = SemanticBroadcast(self._clock, report_settings, image.boot + 1)
-        taps = {"endpoint": lambda _process, order: ReportsTap(self.reports, order)}
+        taps = {"endpoint": lambda _process, order: ReportsViewTap(self.reports, order)}
         self.stack = Process(me, settings, image, machine, chance, trace, taps)
         self.context = self.stack.context
         self.sent: Counter[tuple[str, ProcessId]] = Counter()  # reports sent, by kind of frame and receiver
@@ -183,9 +169,9 @@ class ReportingProcess:
         return not (
             reports.pending
             or len(reports.Q)
-            or any(peer.incoming or peer.in_flight_len for peer in reports.I.values())
+            or any(peer.incoming or peer.owes_ack or peer.in_flight_len for peer in reports.I.values())
             or any(
-                position.sent < reports.O[origin].held
+                position.sent < (reports.O[origin].held if position.end is None else position.end)
                 for member in reports.view.members
                 if member in reports.I
                 for origin, position in reports.I[member].positions.items()

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from cluster.reports.settings import ReportSettings
-from cluster.reports.sim.reporting_process import REPORT, Pace
+from cluster.sim.faults import AnyFault, Crash, Partition
 from cluster.sim.plan import RunPlan, Submission, make_plan
+from cluster.sim.reports.reporting_process import REPORT, Pace
 from cluster.sim.seeded_random import SeededRandom
 
 if TYPE_CHECKING:
@@ -61,20 +62,52 @@ def make_reports_plan(seed: int, nodes_min: int = 3, nodes_max: int = 7) -> Repo
     base = make_plan(seed, nodes_min, nodes_max)
     chance = SeededRandom(seed).fork("reports")
     submissions = (*base.submissions[:KEPT_SUBMISSIONS], *_publications(chance.fork("publications"), base))
+    torn = chance.fork("torn")
+    is_torn = torn.hits(0.35)
+    if is_torn:
+        base = msgspec.structs.replace(base, first=base.names, faults=_partings(torn, base))
     return ReportsPlan(
         msgspec.structs.replace(
             base, coded=False, submissions=tuple(sorted(submissions, key=lambda each: (each.at, each.body)))
         ),
         ReportSettings(
-            window_len=chance.choice((1, 2, 8, 64)),
+            window_len=chance.choice((1, 2, 8, 64)) if not is_torn else 1,
             buffer_len_max=chance.choice((4, 16, 64)),
             pending_len_max=chance.choice((2, 64)),
             queue_len_max=chance.choice((2, 8, 1_000)),
             frame_bytes=chance.choice((100, 1_000, 64 * 1_024)),
-            departed_len_max=chance.choice((1, 2, 16)),
+            departed_len_max=chance.choice((1, 2, 16)) if not is_torn else 16,
         ),
-        tuple(_bottlenecks(chance.fork("bottlenecks"), base)),
+        tuple(_bottlenecks(chance.fork("bottlenecks"), base)) if not is_torn else _narrow_everywhere(torn, base),
     )
+
+
+def _narrow_everywhere(chance: SeededRandom, base: RunPlan) -> tuple[NarrowLink, ...]:
+    """All links are narrow all the time: crashes and view changes tear catch-ups and forwarded logs apart."""
+    bytes_per_s = chance.choice((500.0, 1_000.0, 2_000.0))
+    return tuple(
+        NarrowLink(0.0, base.lasts, one, other, bytes_per_s)
+        for one in base.names
+        for other in base.names
+        if one != other
+    )
+
+
+def _partings(chance: SeededRandom, base: RunPlan) -> tuple[AnyFault, ...]:
+    """A few nodes are apart for a while, and one of them, or one of the others, crashes soon after they are back."""
+    faults: list[AnyFault] = []
+    at = chance.between(0.5, 1.5)
+    while at < base.lasts - 1.0:
+        apart = chance.sample(base.names, 1 + chance.below(2))
+        rest = [name for name in base.names if name not in apart]
+        lasts = chance.between(1.0, 2.0)
+        faults.append(Partition(at, lasts, ("".join(apart), "".join(rest))))
+        at += lasts
+        for _ in range(1 + chance.below(2)):
+            victim = chance.choice(apart) if chance.hits(0.7) else chance.choice(rest)
+            faults.append(Crash(at + chance.between(0.2, 2.0), chance.between(0.5, 2.0), victim, silent=False))
+        at += chance.between(2.5, 4.0)
+    return tuple(sorted(faults, key=lambda fault: fault.at))
 
 
 def _publications(chance: SeededRandom, base: RunPlan) -> list[Submission]:

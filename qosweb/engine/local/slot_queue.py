@@ -1,0 +1,176 @@
+"""Requests of one node for one pool of upstream servers: starts, queues or denies each of them.
+
+A request starts at once at a server with a free slot if no request of the pool waits and no bound of its class is
+always enforced; the other nodes learn of it later. Of the free slots of a shared server a node so uses its part, at
+least one, before they have learned of it. So a limit is exceeded by at most one slot for each node, until the next
+round.
+Everything else is as for the node's own pipe (`local_queue`), but a granted request starts at once, at its server.
+Costs are microseconds.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from qosweb.engine.laws.service_samples import Sampler
+from qosweb.engine.local.pool_outbox import PoolOutbox
+from qosweb.engine.local.request_queue import RequestQueue, decide
+from qosweb.engine.local.requests import OVER, RUNNING, WAITING, Request, Start
+from qosweb.engine.replicated.server_pool import ServerPool
+from qosweb.engine.replicated.servers import SLOT
+from qosweb.engine.replicated.slot_scheduler import most_free
+
+if TYPE_CHECKING:
+    from qosweb.engine.local.local_queue import LocalQueue
+    from qosweb.engine.replicated.effects import SlotGranted
+    from qosweb.engine.replicated.pool_batch import PoolBatch
+    from qosweb.engine.replicated.servers import PoolKey
+
+
+class SlotQueue(RequestQueue):
+    """The requests of one node for one pool."""
+
+    def __init__(self, node: LocalQueue, key: PoolKey) -> None:
+        """`node` is the queue for the node's own pipe."""
+        self.pool = ServerPool(node.machine, key)  # replaced by `attach`
+        self.outbox = PoolOutbox(node.outbox)
+        super().__init__(node.me, self.pool, self.outbox, node.numbers)
+        self.key = key
+        self._node = node
+        self._untold: dict[int, str] = {}  # the server of each running request that the pool does not know yet
+        self._gone: dict[int, str] = {}  # the same of each finished request that still runs for the pool
+        self._balance: Counter[str] = Counter()  # by server: how many are untold, less those that are gone
+        self._ids = {name.partition("@")[0]: name for name in key}
+        self.attach()
+
+    def attach(self) -> None:
+        """The state machine has changed: find the pool in it. One that is not known yet has no servers."""
+        node = self._node
+        found = node.machine.servers.pools.get(self.key)
+        if found is None and (self.pool.machine is not node.machine or self.pool.scheduler.places):
+            found = ServerPool(node.machine, self.key)
+        if found is not None:
+            self.pool = self.decider = found
+        self.ahead_ms, self.in_minority, self.is_draining = node.ahead_ms, node.in_minority, node.is_draining
+        self.refresh()
+
+    def is_open_to(self, class_number: int) -> bool:
+        return not self.pool.scheduler.bound.slot_bounds_of[class_number] and super().is_open_to(class_number)
+
+    def start_at_once(self, class_number: int) -> Request | None:
+        """Start a request without consulting the queue, if that is allowed."""
+        name = self._free_server() if self.is_open_to(class_number) else None
+        return None if name is None else self._start(class_number, name)
+
+    def start_at(self, class_number: int, name: str) -> Request | None:
+        """The same at this server."""
+        found = self._ids.get(name)
+        if found is None or not self.is_open_to(class_number) or not self._may_use(found):
+            return None
+        return self._start(class_number, found)
+
+    def _start(self, class_number: int, name: str) -> Request:
+        """Start a request. Its cost is the mean of its class."""
+        cost = self.pool.mean_us(class_number)
+        request = Request(self.numbers.next(), class_number, cost)
+        self._own[request.number] = request
+        request.phase = RUNNING
+        request.server = name
+        self._untold[request.number] = name
+        self._balance[name] += 1
+        server = self.pool.scheduler.places[name]
+        self._tag(request, server.epoch, len(server.uses) + self._balance[name], server.free <= self._balance[name])
+        self.outbox.started(request.number, class_number, cost, name)
+        self._wait_estimate.count_start(class_number, cost)
+        return request
+
+    def _free_server(self) -> str | None:
+        servers = self.pool.scheduler.places
+        roomy = [name for name in servers if self._may_use(name)]
+        return most_free(servers, roomy) if roomy else None
+
+    def _may_use(self, name: str) -> bool:
+        server = self.pool.scheduler.places.get(name)
+        if server is None or server.is_out:
+            return False
+        free, more, members = server.free, self._balance[name], len(self.pool.pipes)
+        return free > more and (members < 2 or more < max(1, free // members))
+
+    def granted_slot(self, grant: SlotGranted) -> None:
+        if self._node.is_void:
+            return
+        request = self._own.get(grant.number)
+        if request is None or request.phase is not WAITING:
+            return  # cancelled meanwhile; the next batch says so
+        if self._is_late(request):
+            self._expire(request)
+            return
+        self._waits_no_longer(request)
+        self._wait_estimate.count_start(request.class_number, request.cost)
+        request.phase = RUNNING
+        request.server = grant.server
+        self._tag(request, grant.epoch, grant.in_service, grant.is_limited)
+        self.outbox.count_start(request.class_number, request.cost)
+        decide(request, Start(0))
+
+    def _tag(self, request: Request, epoch: int, in_service: int, is_limited: bool) -> None:
+        sampler = self.outbox.samplers.get(request.server)
+        if sampler is None:
+            sampler = self.outbox.samplers[request.server] = Sampler()
+        sampler.epoch = epoch
+        request.tag = sampler.start(request.class_number, max(1, in_service), is_limited)
+
+    def finish(self, request: Request, cost: int, until_s: float | None = None, *, failed: bool = False) -> None:  # noqa: ARG002
+        """A running request has left its server after this slot time; 0: it was never sent there.
+
+        `failed`: the server did not respond, or with an error.
+        """
+        if request.phase is not RUNNING:
+            return
+        request.phase = OVER
+        sampler = self.outbox.samplers[request.server]
+        if failed:
+            sampler.fail(request.class_number, request.tag)
+        elif cost > 0:
+            sampler.end(request.class_number, cost / SLOT, request.tag)
+        number = request.number
+        del self._own[number]
+        self._balance[request.server] -= 1
+        was_untold = self._untold.pop(number, None) is not None
+        is_told = self.outbox.cancelled(number) if cost <= 0 else True
+        if cost > 0:
+            is_told = self.outbox.finished(number, cost)
+        if is_told and not was_untold:
+            self._gone[number] = request.server
+
+    def policy_changed(self, numbers: list[int]) -> None:
+        super().policy_changed(numbers)
+        for sampler in self.outbox.samplers.values():
+            sampler.forget_classes()
+
+    def restatement(self) -> PoolBatch:
+        """The batch that restates all unfinished requests."""
+        self.outbox.clear()
+        batch = self.outbox.take(self.key)
+        self._gone.clear()
+        own = list(self._own.values())
+        batch.running = [(one.number, one.class_number, one.cost, one.server) for one in own if one.phase is RUNNING]
+        batch.submitted = [(one.number, one.class_number, one.cost) for one in own if one.phase is WAITING]
+        self._untold = {one.number: one.server for one in own if one.phase is RUNNING}
+        self._balance = Counter(self._untold.values())
+        self._wait_estimate.forget_all_untold()
+        return batch
+
+    def on_pool_batch_applied(self, batch: PoolBatch) -> None:
+        """The state machine has applied a batch of this node."""
+        for _, class_number, cost in batch.submitted:
+            self._wait_estimate.forget_untold(class_number, cost)
+        for number, _, _, name in (*batch.running, *batch.started):
+            if self._untold.pop(number, None) is None:  # finished since
+                self._gone[number] = name
+            self._balance[name] -= 1
+        for number in (*(number for number, _ in batch.finished), *batch.cancelled):
+            gone = self._gone.pop(number, None)
+            if gone is not None:
+                self._balance[gone] += 1

@@ -1,0 +1,125 @@
+"""All upstream servers and pools of the replicated state, as they follow from the tables that the nodes report.
+
+A pool is the set of servers of one route of a node. Nodes with equal tables of shared servers share the pool.
+Decisions: one member decides the limit of a server. It is the last that decided, while it is a member and has the
+server in its table, else the first of those that have it.
+Neighbours: `state_machine` owns it.  Below: `server_pool`, `servers`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from qosweb.engine.replicated.server_pool import ServerPool
+from qosweb.engine.replicated.servers import RESERVED_MS, Server, is_out, pools_of, reports_by_id, server_id
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from cluster.names import ProcessId
+    from qosweb.engine.replicated.compiled_policy import CompiledPolicy
+    from qosweb.engine.replicated.servers import PoolKey
+    from qosweb.engine.replicated.state_machine import QosStateMachine
+
+
+class ServerTable:
+    """Servers by their identity, pools by their servers."""
+
+    def __init__(self, machine: QosStateMachine) -> None:
+        self.servers: dict[str, Server] = {}
+        self.pools: dict[PoolKey, ServerPool] = {}
+        self.limits_at_first: dict[str, int] = {}  # of servers that are known from elsewhere
+        self._machine = machine
+
+    def update(self) -> None:
+        """Make servers and pools equal to the nodes' tables. What is still in use stays."""
+        pipes = self._machine.pipes
+        reports = reports_by_id(pipes)
+        kept = {name for name, one in self.servers.items() if one.uses or one.reserved}
+        first = self.limits_at_first
+        self.servers = {
+            name: self.servers.get(name) or Server(first.get(name, 0)) for name in sorted({*reports, *kept})
+        }
+        for name, found in reports.items():
+            server = self.servers[name]
+            server.slots_max = min(one.slots for one in found)
+            server.is_out = is_out(found)
+        keys = {key for pid, pipe in pipes.items() for key in pools_of(pid.name, pipe.upstreams)}
+        keys |= {key for key, pool in self.pools.items() if pool.waiting}
+        self.pools = {key: self.pools.get(key) or ServerPool(self._machine, key) for key in sorted(keys)}
+        for key, pool in self.pools.items():
+            pool.use({name: self.servers[name] for name in key if name in self.servers})
+
+    def wakes_ms(self) -> Iterator[int | None]:
+        for pool in self.pools.values():
+            yield pool.scheduler.wake_ms
+        for server in self.servers.values():
+            for _, until_ms in server.reserved.values():
+                yield until_ms
+
+    # ---- limits
+
+    def parts(self) -> dict[str, int]:
+        """The slots of each server for a member outside the primary view: its part of a shared one, at least one."""
+        members = len(self._machine.pipes)
+        return {
+            name: max(1, one.bound if "@" in name else one.part_of(members))
+            for name, one in self.servers.items()
+            if one.bound
+        }
+
+    def decide(self, origin: ProcessId, name: str, limit: int, level: int, epoch: int) -> None:
+        """Take a decision on the limit of a server."""
+        server = self.servers.get(name)
+        if server is not None and epoch > server.epoch and limit > 0 and origin == self.decider_of(name):
+            server.limit, server.level, server.epoch, server.decider = limit, level, epoch, origin
+
+    def decider_of(self, name: str) -> ProcessId | None:
+        """The member that decides the limit of a server."""
+        if name not in self.servers:
+            return None
+        pipes, decider = self._machine.pipes, self.servers[name].decider
+        having = [pid for pid in sorted(pipes) if any(name in key for key in pools_of(pid.name, pipes[pid].upstreams))]
+        return decider if decider in having else having[0] if having else None
+
+    # ---- members
+
+    def forget(self, member: ProcessId) -> None:
+        """Remove the waiting requests and the slots of a node."""
+        for server in self.servers.values():
+            for key in [key for key in server.uses if key[0] == member]:
+                server.give_back(*key)
+        for pool in self.pools.values():
+            pool.forget(member)
+            pool.scheduler.count_running()
+
+    def reserve(self, gone: list[ProcessId], members: int) -> None:
+        """Reserve the parts of members that left without notice: they may be at work outside the primary view."""
+        for pid in gone:
+            pipe = self._machine.pipes[pid]
+            if pipe.capacity_bps:  # a node that drains reports none
+                until_ms = self._machine.time_ms + RESERVED_MS
+                for one in pipe.upstreams:
+                    server = self.servers[server_id(pid.name, one.name, is_shared=one.is_shared)]
+                    part = server.part_of(members)
+                    if one.is_shared and part:
+                        server.reserved[pid] = part, until_ms
+
+    def end_reservations(self, returned: Iterable[ProcessId] = ()) -> None:
+        """End the reservations that are over, and those of members that have returned."""
+        now_ms = self._machine.time_ms
+        for server in self.servers.values():
+            if server.reserved:
+                server.reserved = {
+                    pid: (slots, until_ms)
+                    for pid, (slots, until_ms) in server.reserved.items()
+                    if until_ms > now_ms and pid not in returned
+                }
+
+    # ---- the policy
+
+    def change_policy(self, policy: CompiledPolicy, numbers: list[int]) -> None:
+        for server in self.servers.values():
+            server.uses = {key: use._replace(number=numbers[use.number]) for key, use in server.uses.items()}
+        for pool in self.pools.values():
+            pool.change_policy(policy.names, policy.default, numbers)

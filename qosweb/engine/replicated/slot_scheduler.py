@@ -1,0 +1,112 @@
+"""Scheduler of a pool of upstream servers: chooses which waiting requests start, and at which server.
+
+The class is chosen by `fair_queueing`; work is slot time. Then the request of the class that has waited longest starts
+at the server with most free slots for its limit, whichever node holds its socket.
+Bounds that are always enforced: those on requests and bytes are the same as for the pipes, with the same buckets. A
+hard share is a number of slots here, at least one. Always-available requests may exceed a limit (see `servers`).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from qosweb.engine.replicated.fair_queueing import FairScheduler
+from qosweb.engine.replicated.servers import SLOT, Server, SlotUse
+from qosweb.webqos.values import PPM
+
+if TYPE_CHECKING:
+    from cluster.names import ProcessId
+    from qosweb.engine.replicated.bound_policy import BoundPolicy
+    from qosweb.engine.replicated.classes import ClassState
+
+SlotStart = tuple["ProcessId", int, str]  # owner, number, server
+
+
+class SlotScheduler(FairScheduler[str, Server, SlotStart]):
+    """Chooses which waiting requests of a pool start, and at which server."""
+
+    __slots__ = ("running",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.running: dict[int, int] = {}  # slots in use, by class
+
+    @property
+    def capacity_per_s(self) -> int:
+        return SLOT * self.slots
+
+    @property
+    def slots(self) -> int:
+        return sum(server.slots for server in self.places.values())
+
+    def bind(self, bound: BoundPolicy) -> None:
+        self.bound = bound
+        self.buckets_of = bound.slot_buckets_of
+
+    def starts(self, now_ms: int, waiting: list[int]) -> list[SlotStart]:
+        begun: list[SlotStart] = []
+        always = [number for number in waiting if self.bound.always[number]]
+        for number in sorted(always, key=lambda one: self._key(one, self.classes[one])):
+            chosen = self.classes[number]
+            while chosen.waiting:
+                roomy = [name for name, server in self.places.items() if server.has_room_for_always]
+                found = self._place(chosen, roomy) if roomy else None
+                if found is None:
+                    break
+                owner, at = found
+                begun.append(self._start(number, chosen, owner, at, self.places[at], now_ms))
+        if always:
+            waiting = [number for number in waiting if not self.bound.always[number]]
+        return begun + super().starts(now_ms, waiting)
+
+    def hold(self, server: Server, owner: ProcessId, number: int, use: SlotUse) -> None:
+        server.take(owner, number, use)
+        self.running[use.number] = self.running.get(use.number, 0) + 1
+
+    def release(self, server: Server, owner: ProcessId, number: int) -> SlotUse | None:
+        use = server.give_back(owner, number)
+        if use is not None:
+            self.running[use.number] -= 1
+        return use
+
+    def count_running(self) -> None:
+        """Count the slots in use again."""
+        self.running = {}
+        for server in self.places.values():
+            for use in server.uses.values():
+                self.running[use.number] = self.running.get(use.number, 0) + 1
+
+    def take_tokens(self, number: int, requests: int, cost: int, now_ms: int) -> None:  # noqa: ARG002
+        """Take tokens for requests. Bytes are charged to the node that sends them."""
+        super().take_tokens(number, requests, 0, now_ms)
+
+    def has_tokens(self, number: int, now_ms: int) -> bool:
+        return self._is_within_slots(number) and super().has_tokens(number, now_ms)
+
+    def _is_open(self, number: int, now_ms: int) -> bool:
+        return self._is_within_slots(number) and super()._is_open(number, now_ms)
+
+    def _is_within_slots(self, number: int) -> bool:
+        for share_ppm, classes in self.bound.slot_bounds_of[number]:
+            if sum(self.running.get(one, 0) for one in classes) >= max(1, self.slots * share_ppm // PPM):
+                return False
+        return True
+
+    def _place(self, chosen: ClassState, roomy: list[str]) -> tuple[ProcessId, str] | None:
+        owner = min(chosen.queues, key=lambda pid: chosen.oldest(pid)[1].seq)
+        return owner, most_free(self.places, roomy)
+
+    def _start(
+        self, class_number: int, chosen: ClassState, owner: ProcessId, at: str, place: Server, now_ms: int
+    ) -> SlotStart:
+        number, cost, weight, era = self._take(class_number, chosen, owner, now_ms)
+        use = SlotUse(class_number, cost, weight, era, self.bound.always[class_number])
+        self.hold(place, owner, number, use)
+        return owner, number, at
+
+
+def most_free(servers: dict[str, Server], roomy: list[str]) -> str:
+    """The server with most free slots for its limit."""
+    if len(roomy) == 1:
+        return roomy[0]
+    return max(roomy, key=lambda name: (servers[name].free * PPM // max(1, servers[name].slots), name))

@@ -1,0 +1,156 @@
+"""Servers shared by several nodes: one limit and one queue, members that leave and return, decisions, snapshots."""
+
+from __future__ import annotations
+
+from qosweb.engine.replicated.effects import SlotGranted
+from qosweb.engine.replicated.entries import NodeReport
+from qosweb.engine.replicated.pool_batch import PoolBatch
+from qosweb.engine.replicated.servers import RESERVED_MS, Server
+from qosweb.engine.replicated.state_machine import QosStateMachine
+from qosweb.engine.replicated.upstreams import UpstreamReport
+from tests.engine.driver import Cluster, policy_of
+
+KEY = ("app",)
+SLOTS = 6
+SPEC = "</a>.server_resource = 60%\n</b>.server_resource = 40%\n"
+
+
+class Gateways(Cluster):
+    """Nodes in front of one server with SLOTS slots."""
+
+    def __init__(self, nodes: str = "abc", spec: str = SPEC) -> None:
+        super().__init__(spec, nodes)
+        for name in nodes:
+            self.has_server(name)
+
+    def has_server(self, name: str) -> None:
+        self.tell(name, upstreams=[UpstreamReport("app", "http://app", True, 1, SLOTS, (), ())])
+
+    @property
+    def server(self) -> Server:
+        return self.machine.servers.servers["app"]
+
+    def submit(self, node: str, *numbers: int, of: str = "/a") -> None:
+        at = self.number(of)
+        self.tell(node, pools=[PoolBatch(KEY, submitted=[(number, at, 10_000) for number in numbers])])
+
+    def finish(self, node: str, *numbers: int) -> None:
+        self.tell(node, pools=[PoolBatch(KEY, finished=[(number, 20_000) for number in numbers])])
+
+    def held(self) -> set[str]:
+        return {f"{owner.name}{number}" for owner, number in self.server.uses}
+
+    @property
+    def waiting(self) -> int:
+        return len(self.machine.servers.pools[KEY].waiting)
+
+
+def test_the_nodes_share_one_limit_and_one_queue() -> None:
+    cluster = Gateways()
+    cluster.submit("a", 1, 2, 3, 4)
+    cluster.submit("b", 1, 2, 3, 4)
+    assert cluster.held() == {"a1", "a2", "a3", "a4", "b1", "b2"}
+    cluster.finish("a", 2)
+    assert cluster.held() == {"a1", "b3", "a3", "a4", "b1", "b2"}  # the one that has waited longest, wherever it is
+    granted = [one.number for one in cluster.effects if isinstance(one, SlotGranted)]
+    assert granted == [1, 2, 3, 4]  # this node's own
+
+
+def test_the_part_of_a_member_that_left_without_notice_is_reserved_for_a_while() -> None:
+    cluster = Gateways()
+    cluster.submit("c", 1, 2, 3)
+    cluster.view("ab")
+    assert cluster.server.slots == SLOTS - SLOTS // 3
+    cluster.submit("a", *range(1, 10))
+    assert len(cluster.server.uses) == SLOTS - SLOTS // 3
+    assert cluster.machine.wake_ms == RESERVED_MS
+    cluster.tell("a", at_ms=RESERVED_MS - 1)
+    assert len(cluster.server.uses) == SLOTS - SLOTS // 3
+    cluster.tell("a", at_ms=RESERVED_MS)
+    assert len(cluster.server.uses) == SLOTS
+
+
+def test_a_reservation_ends_when_the_member_returns_and_it_restates_its_slots() -> None:
+    cluster = Gateways()
+    cluster.view("ab")
+    cluster.submit("a", *range(1, 10))
+    cluster.view("abc")
+    cluster.has_server("c")
+    assert cluster.server.slots == SLOTS
+    cluster.tell("c", pools=[PoolBatch(KEY, running=[(1, 0, 10_000, "app")])])
+    assert "c1" in cluster.held()
+    assert len(cluster.server.uses) == SLOTS + 1  # it started outside the primary view
+    cluster.finish("a", 1)
+    assert len(cluster.server.uses) == SLOTS
+
+
+def test_nothing_is_reserved_for_a_member_that_announced_its_leave() -> None:
+    cluster = Gateways()
+    cluster.tell("c", report=NodeReport(0, 0, 0, ""))
+    cluster.view("ab")
+    assert cluster.server.slots == SLOTS
+
+
+def test_requests_of_a_member_that_left_hold_and_await_nothing() -> None:
+    cluster = Gateways()
+    cluster.submit("b", *range(1, 10))
+    cluster.view("a")
+    assert not cluster.server.uses
+    assert not cluster.waiting
+
+
+def test_one_member_decides_the_limit_until_it_leaves() -> None:
+    cluster = Gateways()
+    cluster.tell("b", limits=[("app", 2, 2, 2)])
+    assert cluster.server.bound == SLOTS
+    cluster.tell("a", limits=[("app", 3, 4, 2)])
+    cluster.tell("a", limits=[("app", 5, 5, 2)])  # an earlier decision
+    assert (cluster.server.limit, cluster.server.level, cluster.server.epoch) == (3, 4, 2)
+    cluster.tell("a", limits=[("app", 100, 100, 3)])
+    assert cluster.server.bound == SLOTS  # by hand
+    cluster.view("bc")
+    cluster.tell("b", limits=[("app", 2, 2, 4)])
+    cluster.view("abc")
+    cluster.has_server("a")
+    cluster.tell("a", limits=[("app", 6, 6, 5)])  # b goes on
+    assert cluster.server.limit == 2
+
+
+def test_a_lower_limit_takes_no_slot_away_but_grants_none_either() -> None:
+    cluster = Gateways()
+    cluster.submit("a", *range(1, 10))
+    cluster.tell("a", limits=[("app", 2, 2, 2)])
+    assert len(cluster.server.uses) == SLOTS
+    cluster.finish("a", 1, 2, 3, 4)
+    assert len(cluster.server.uses) == 2
+    cluster.finish("a", 5)
+    assert len(cluster.server.uses) == 2
+
+
+def test_a_restored_replica_goes_on_alike() -> None:
+    cluster = Gateways()
+    cluster.submit("a", *range(1, 10))
+    cluster.submit("b", *range(1, 10), of="/b")
+    cluster.tell("a", limits=[("app", 3, 4, 2)])
+    cluster.view("ab")
+    other = QosStateMachine(cluster.pids["b"], policy_of(""), lambda _: None)
+    other.restore(cluster.machine.snapshot())
+    assert other.snapshot() == cluster.machine.snapshot()
+    first, cluster.machine = cluster.machine, other
+    for machine in (first, other):
+        cluster.machine, cluster.position = machine, 100
+        cluster.finish("a", 1, 2)
+        cluster.tell("b", at_ms=RESERVED_MS + 5)
+        cluster.finish("b", 1)
+    assert other.snapshot() == first.snapshot()
+
+
+def test_a_new_policy_keeps_slots_and_queues() -> None:
+    cluster = Gateways()
+    cluster.submit("a", *range(1, 10), of="/b")
+    cluster.machine.change_policy(50, policy_of("</other>.server_resource > 10%\n"))
+    cluster.check()
+    assert len(cluster.server.uses) == SLOTS
+    assert cluster.waiting == 3
+    cluster.finish("a", 1)
+    assert cluster.waiting == 2

@@ -1,0 +1,265 @@
+"""Pools of upstream servers at one node: shares of slot time, limits, lifetimes, always-available classes, bounds."""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from heapq import heappop, heappush
+from itertools import count
+from random import Random
+from typing import TYPE_CHECKING
+
+import pytest
+
+from cluster.names import ProcessId
+from qosweb.engine.engine import Engine
+from qosweb.engine.local.requests import Decision, Deny, Start
+from qosweb.engine.replicated.entries import NodeReport
+from qosweb.engine.replicated.invariants import violated_invariants
+from qosweb.engine.replicated.upstreams import UpstreamReport, Vote
+from qosweb.engine.sim.policies import policy_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from qosweb.engine.local.requests import Request
+
+Servers = tuple[tuple[str, bool], ...]
+POOL: Servers = (("app", True),)
+TWO: Servers = (("app", True), ("other", True))
+
+
+def report(name: str, slots: int, vote: Vote = Vote.UNKNOWN) -> UpstreamReport:
+    return UpstreamReport(name, f"http://{name}", True, 1, slots, (), (), vote)
+
+
+class Listener:
+    """Ignores the events of the engine."""
+
+    def policy_changed(self, position: int, policy: object) -> None: ...
+    def viewed(self, position: int, view: object) -> None: ...
+    def reported(self, effect: object) -> None: ...
+    def upstreams_reported(self, effect: object) -> None: ...
+    def refused(self, effect: object) -> None: ...
+
+
+class Gateway:
+    """One node without a group in front of servers, in virtual time."""
+
+    def __init__(self, policy: str, *servers: UpstreamReport, seed: int = 1) -> None:
+        self.engine = Engine(ProcessId("n1"), policy_of(policy), Listener(), is_member=False)
+        self.engine.report_capacity(NodeReport(1 << 30, 0, 0, ""))
+        self.engine.report_upstreams(list(servers))
+        self.chance = Random(seed)
+        self.now = 0.0
+        self.events: list[tuple[float, int, Callable[[], None]]] = []
+        self.order = count()
+        self.in_service: Counter[str] = Counter()
+        self.most: Counter[str] = Counter()
+        self.slot_time: Counter[str] = Counter()
+        self.outcomes: Counter[tuple[str, str]] = Counter()
+        self.waits: dict[str, list[float]] = {}
+        self.places = 1_000_000  # requests that a server really works on at a time; the others queue inside it
+        self.inside: deque[tuple[float, Callable[[], None]]] = deque()
+        self.busy = 0
+        self.busy_s = self.inside_s = 0.0
+        self.turn()
+
+    def at(self, when: float, what: Callable[[], None]) -> None:
+        heappush(self.events, (when, next(self.order), what))
+
+    def turn(self) -> None:
+        self.engine.tick(int(self.now * 1000))
+        self.engine.flush(int(self.now * 1000))
+        assert not violated_invariants(self.engine.machine)
+
+    def run(self, until: float) -> None:
+        while True:
+            wake_ms = self.engine.next_call_ms()
+            wake = until if wake_ms is None else max(wake_ms / 1000, self.now + 0.001)
+            before = self.now
+            what = None
+            if self.events and self.events[0][0] <= min(wake, until):
+                self.now, _, what = heappop(self.events)
+            elif wake < until:
+                self.now = wake
+            else:
+                self.now = until
+            self.inside_s += len(self.inside) * (self.now - before)
+            if what is not None:
+                what()
+            elif self.now >= until:
+                return
+            self.turn()
+
+    def ask(self, name: str, seconds: float, pool: Servers = POOL) -> None:
+        queue = self.engine.slot_queue(pool)
+        number = self.engine.machine.policy.names.index(name)
+        came = self.now
+        queue.now_ms = int(self.now * 1000)
+        started = queue.start_at_once(number)
+        if started is not None:
+            self.start(name, started, seconds, came, pool)
+            return
+        held: list[Request] = []
+
+        def decided(decision: Decision) -> None:
+            if isinstance(decision, Start):
+                self.start(name, held[0], seconds, came, pool)
+            else:
+                self.outcomes[name, "expired"] += 1
+
+        answer = queue.submit(number, queue.pool.mean_us(number), int(self.now * 1000), decided)
+        if isinstance(answer, Deny):
+            self.outcomes[name, answer.reason] += 1
+        else:
+            held.append(answer)
+
+    def start(self, name: str, request: Request, seconds: float, came: float, pool: Servers) -> None:
+        server = request.server
+        self.outcomes[name, "served"] += 1
+        self.waits.setdefault(name, []).append(self.now - came)
+        self.in_service[server] += 1
+        self.most[server] = max(self.most[server], self.in_service[server])
+
+        began = self.now
+
+        def end() -> None:
+            self.in_service[server] -= 1
+            self.busy -= 1
+            self.busy_s += seconds
+            self.slot_time[name] += round((self.now - began) * 1e6)
+            self.engine.slot_queue(pool).finish(request, max(1, round((self.now - began) * 1e6)))
+            self.work()
+
+        self.inside.append((seconds, end))
+        self.work()
+
+    def work(self) -> None:
+        """Let the server begin with what is inside."""
+        while self.inside and self.busy < self.places:
+            seconds, end = self.inside.popleft()
+            self.busy += 1
+            self.at(self.now + seconds, end)
+
+    def load(self, name: str, per_s: float, seconds: Callable[[], float], until: float, **options: object) -> None:
+        def arrive() -> None:
+            self.ask(name, seconds(), **options)  # type: ignore[arg-type]
+            self.at(self.now + self.chance.expovariate(per_s), arrive) if self.now < until else None
+
+        self.at(self.now, arrive)
+
+    def share(self, name: str) -> float:
+        return 100 * self.slot_time[name] / sum(self.slot_time.values())
+
+
+SHARES = "set lifetime = 1s\n</a>.server_resource = 60%\n</b>.server_resource = 40%\n"
+
+
+@pytest.mark.parametrize("slots", [4, 8, 32])
+def test_shares_of_slot_time_hold_whatever_the_classes_ask_for(slots: int) -> None:
+    """Class b asks for more, and its requests take five times as long."""
+    gateway = Gateway(SHARES, report("app", slots))
+    gateway.places = slots
+    gateway.load("/a", 1.0 * slots / 0.02, lambda: 0.02, 6.0)
+    gateway.load("/b", 1.5 * slots / 0.1, lambda: 0.1, 6.0)
+    gateway.run(3.0)
+    gateway.slot_time.clear()
+    gateway.run(6.0)
+    assert gateway.share("/a") == pytest.approx(60, abs=4)
+    assert gateway.most["app"] <= slots
+    assert sum(gateway.slot_time.values()) >= 0.85 * slots * 3e6
+    assert max(max(waits) for waits in gateway.waits.values()) <= 1.01
+
+
+def test_without_contention_requests_start_at_once() -> None:
+    gateway = Gateway(SHARES, report("app", 8))
+    gateway.load("/b", 50, lambda: 0.02, 3.0)
+    gateway.run(4.0)
+    assert {outcome for _, outcome in gateway.outcomes} == {"served"}
+    assert sum(wait == 0 for wait in gateway.waits["/b"]) >= 0.95 * len(gateway.waits["/b"])
+
+
+def test_requests_go_to_the_server_with_most_free_slots() -> None:
+    gateway = Gateway(SHARES, report("app", 2), report("other", 6))
+    gateway.load("/a", 800, lambda: 0.02, 2.0, pool=TWO)
+    gateway.run(2.0)
+    assert gateway.most == {"app": 2, "other": 6}
+
+
+def test_a_server_that_is_out_gets_nothing_unless_all_are_out() -> None:
+    gateway = Gateway(SHARES, report("app", 2, Vote.OUT), report("other", 2))
+    gateway.load("/a", 200, lambda: 0.02, 1.0, pool=TWO)
+    gateway.run(1.0)
+    assert gateway.most["app"] == 0
+    assert gateway.most["other"] == 2
+    gateway.engine.report_upstreams([report("app", 2, Vote.OUT), report("other", 2, Vote.OUT)])
+    gateway.load("/a", 200, lambda: 0.02, 2.0, pool=TWO)
+    gateway.run(2.0)
+    assert gateway.most["app"] == 2
+
+
+def test_always_available_requests_exceed_a_full_server_but_no_more_than_its_limit() -> None:
+    gateway = Gateway(SHARES + "</now>.available = always\n", report("app", 4))
+    gateway.load("/b", 400, lambda: 0.1, 3.0)
+    gateway.run(1.0)
+    gateway.load("/now", 20, lambda: 0.02, 3.0)
+    gateway.run(3.0)
+    assert max(gateway.waits["/now"]) <= 0.012
+    for _ in range(20):
+        gateway.ask("/now", 0.1)
+    gateway.run(3.05)
+    assert 4 < gateway.most["app"] <= 8
+
+
+def test_a_hard_share_bounds_slots_even_of_an_idle_server() -> None:
+    gateway = Gateway("set lifetime = 1s\n</a>.server_resource < 25% hard\n", report("app", 8))
+    gateway.load("/a", 400, lambda: 0.05, 2.0)
+    gateway.run(2.0)
+    assert gateway.most["app"] == 2
+
+
+def test_a_bound_on_requests_holds() -> None:
+    gateway = Gateway("set lifetime = 1s\n</a>.num_requests < 10\n", report("app", 8))
+    gateway.load("/a", 100, lambda: 0.01, 5.0)
+    gateway.run(5.0)
+    assert gateway.outcomes["/a", "served"] == pytest.approx(50, abs=3)
+
+
+def test_what_a_client_leaves_behind_is_free() -> None:
+    """A request that gave up while it waited, and one that was granted at that moment, hold nothing."""
+    gateway = Gateway(SHARES, report("app", 1))
+    gateway.ask("/a", 0.1)
+    queue = gateway.engine.slot_queue(POOL)
+    number = gateway.engine.machine.policy.names.index("/b")
+    waiting = queue.submit(number, 1000, 0, lambda _: None)
+    assert not isinstance(waiting, Deny)
+    gateway.turn()
+    queue.cancel(waiting)
+    gateway.run(0.5)
+    server = gateway.engine.machine.servers.servers["app"]
+    assert not server.uses
+    assert not queue.pool.waiting
+
+
+def test_the_limit_of_a_server_is_found_and_follows_it() -> None:
+    """Eight places of 20 ms, twice as much as it can do, nothing configured; then four places."""
+    gateway = Gateway(SHARES, report("app", 200))
+    gateway.places = 8
+    gateway.load("/a", 400, lambda: 0.02, 12.0)
+    gateway.load("/b", 400, lambda: 0.02, 12.0)
+
+    def judge(until: float, places: int) -> None:
+        gateway.slot_time.clear()
+        gateway.busy_s = gateway.inside_s = 0.0
+        since = gateway.now
+        gateway.run(until)
+        assert gateway.busy_s >= 0.95 * places * (until - since)
+        assert gateway.inside_s <= 2 * (until - since)
+        assert gateway.share("/a") == pytest.approx(60, abs=4)
+        assert max(max(waits) for waits in gateway.waits.values()) <= 1.01
+
+    gateway.run(2.0)
+    judge(6.0, 8)
+    gateway.places = 4
+    gateway.run(8.0)
+    judge(11.0, 4)

@@ -1,0 +1,88 @@
+"""Live figures and access facts with real nodes: ages, a stalled node, a node that leaves, and clients that move."""
+
+from __future__ import annotations
+
+from signal import SIGCONT, SIGSTOP
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.support.clusters import RunningCluster
+from tests.support.sites import write_site
+from tests.support.waiting import wait_for
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+SPEC = """\
+set lifetime = 10s
+client accessed(</index.html>) within 1h => </page.html>.available = always
+</thick.html>.server_resource > 40%
+"""
+NAMES = "abc"
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningCluster]:
+    folder = tmp_path_factory.mktemp("live")
+    site = write_site(folder / "site")
+    with RunningCluster(site, folder, SPEC, NAMES, "--capacity", "4MB/s") as running:
+        yield running
+
+
+def live(cluster: RunningCluster, at: str) -> dict[str, Any]:
+    found: dict[str, Any] = cluster.status(at)["live"]
+    return found
+
+
+def ages(cluster: RunningCluster, at: str, of: str) -> list[float]:
+    return [live(cluster, at)[name]["age_s"] for name in of]
+
+
+def all_fresh(cluster: RunningCluster, at: str, of: str, within_s: float = 0.2) -> bool:
+    return set(of) <= live(cluster, at).keys() and max(ages(cluster, at, of)) < within_s
+
+
+def wait_for_fresh(cluster: RunningCluster, at: str, of: str) -> None:
+    wait_for(lambda: all_fresh(cluster, at, of), f"fresh figures of {of} at {at}", 60)
+
+
+def test_every_node_shows_the_figures_of_all_nodes(cluster: RunningCluster) -> None:
+    for at in NAMES:
+        wait_for_fresh(cluster, at, NAMES)
+    found = live(cluster, "a")["b"]
+    assert found["capacity_bytes_per_s"] == 4 << 20
+    assert found["capacity_source"] == "set"
+    assert found["scope"] == "cluster"
+    before = found["served_per_s"]
+    assert before >= 0
+    for _ in range(20):
+        cluster.nodes["b"].get("/page.html")
+    wait_for(lambda: live(cluster, "c")["b"]["served_per_s"] > 0, "c shows the requests of b", 30)
+    classes = live(cluster, "c")["b"]["classes"]
+    assert any(one["service_p99_ms"] for one in classes.values())
+
+
+def test_a_stalled_node_makes_no_other_figures_old(cluster: RunningCluster) -> None:
+    process = cluster.nodes["c"].process
+    process.send_signal(SIGSTOP)
+    try:
+        wait_for(lambda: live(cluster, "a")["c"]["age_s"] > 1.0, "the figures of c are old", 60)
+        for at in "abab":
+            wait_for_fresh(cluster, at, "ab")
+        metrics = cluster.nodes["a"].admin("/metrics")
+        (line,) = [
+            line for line in metrics.splitlines() if line.startswith('qosweb_node_figures_age_seconds{node="c"}')
+        ]
+        assert float(line.split()[-1]) > 1.0
+    finally:
+        process.send_signal(SIGCONT)
+    wait_for(lambda: all(all_fresh(cluster, at, NAMES) for at in NAMES), "fresh figures again", 60)
+
+
+def test_an_access_at_one_node_counts_at_the_others(cluster: RunningCluster) -> None:
+    """The class of /page.html depends on an earlier access to /index.html, which was at another node."""
+    first = cluster.nodes["b"].get("/page.html").headers["qos-class"]
+    cluster.nodes["a"].get("/index.html")
+    wait_for(lambda: cluster.nodes["b"].get("/page.html").headers["qos-class"] != first, "b knows it", 30)
+    wait_for(lambda: cluster.nodes["c"].get("/page.html").headers["qos-class"] != first, "c knows it", 30)

@@ -1,0 +1,95 @@
+"""An application server behind a node: its slots are divided by the policy, and the queue stands at the node."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.support.misbehaving import MisbehavingServer, Talk
+from tests.support.nodes import RunningNode
+from tests.support.waiting import wait_for
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+pytestmark = pytest.mark.timing
+
+SLOTS = 4
+SERVICE_S = 0.05
+ANSWER = b"HTTP/1.1 200 OK\r\nContent-Length: 13\r\n\r\nHello, world!"
+POLICY = """\
+set lifetime = 10s
+</a>.server_resource = 60%
+</b>.server_resource = 40%
+</now>.available = always
+"""
+
+
+class Application:
+    """Counts what is in service at the same time; every request takes SERVICE_S."""
+
+    def __init__(self) -> None:
+        self.most = 0
+        self._in_service = 0
+        self._lock = threading.Lock()
+
+    def answer(self, talk: Talk) -> None:
+        with self._lock:
+            self._in_service += 1
+            self.most = max(self.most, self._in_service)
+        time.sleep(SERVICE_S)
+        with self._lock:
+            self._in_service -= 1
+        talk.send(ANSWER)
+
+
+class Closed:
+    """Clients of one page, each of which sends its next request when it has its answer."""
+
+    def __init__(self, node: RunningNode, page: str, number: int, counts: Counter[str]) -> None:
+        self.slowest = 0.0
+        self._counts = counts
+        self._stop = threading.Event()
+        self._threads = [threading.Thread(target=self._run, args=(node, page), daemon=True) for _ in range(number)]
+        for thread in self._threads:
+            thread.start()
+
+    def stop(self) -> None:
+        self._stop.set()
+        for thread in self._threads:
+            thread.join(60)
+
+    def _run(self, node: RunningNode, page: str) -> None:
+        with node.connect() as connection:
+            while not self._stop.is_set():
+                began = time.perf_counter()
+                reply = connection.get(page)
+                self._counts[f"{page} {reply.status}"] += 1
+                self.slowest = max(self.slowest, time.perf_counter() - began)
+
+
+def test_classes_get_their_shares_of_the_slots_against_the_split_of_the_connections(tmp_path: Path) -> None:
+    """6 clients of the class with 60 %, 24 of the one with 40 %; answers have 13 bytes."""
+    application, counts = Application(), Counter[str]()
+    spec = tmp_path / "rules.webqos"
+    spec.write_text(POLICY)
+    with MisbehavingServer(application.answer) as server:
+        config = tmp_path / "qosweb.toml"
+        config.write_text(f"[[upstream]]\nurl = '{server.url}'\nslots = {SLOTS}\n")
+        with RunningNode(None, tmp_path, "--config", str(config), "--spec", str(spec)) as node:
+            clients = [Closed(node, "/a", 6, counts), Closed(node, "/b", 24, counts)]
+            wait_for(lambda: sum(counts.values()) > 40 or None, "answers", timeout_s=60)
+            counts.clear()
+            wait_for(lambda: sum(counts.values()) > 400 or None, "more answers", timeout_s=120)
+            found = dict(counts)
+            urgent = Closed(node, "/now", 1, counts)
+            wait_for(lambda: counts["/now 200"] > 20 or None, "answers of the class that is always available")
+            for one in (urgent, *clients):
+                one.stop()
+    assert found.keys() == {"/a 200", "/b 200"}
+    assert 100 * found["/a 200"] / sum(found.values()) == pytest.approx(60, abs=4)
+    assert application.most <= SLOTS + 1  # one of the class that is always available
