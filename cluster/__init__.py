@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from cluster.reports.broadcast import ReportsFull
     from cluster.reports.settings import ReportSettings
     from cluster.runtime.api.bulk import Bulk, BulkClosed, BulkGap, BulkMessage, ReceiveProgress, SendProgress
+    from cluster.runtime.api.data_service import DataResult, DataService, QueryableMachine, QueryFailed
     from cluster.runtime.api.delivery_stream import Delivery, FellBehind, PrimaryView, Skipped
     from cluster.runtime.api.group import Full, Group, InDoubt, NotDelivered
     from cluster.runtime.api.interim_service import InterimService
@@ -42,6 +43,8 @@ __all__ = [
     "BulkGap",
     "BulkMessage",
     "CannotListen",
+    "DataResult",
+    "DataService",
     "Delivered",
     "Delivery",
     "Dialect",
@@ -59,6 +62,8 @@ __all__ = [
     "PeerReports",
     "PrimaryView",
     "ProcessId",
+    "QueryFailed",
+    "QueryableMachine",
     "ReceiveProgress",
     "Replica",
     "ReportChange",
@@ -87,6 +92,7 @@ _NAMES_BY_MODULE = {
     "cluster.replica": ("StateMachine",),
     "cluster.reports.broadcast": ("ReportsFull",),
     "cluster.reports.settings": ("ReportSettings",),
+    "cluster.runtime.api.data_service": ("DataResult", "DataService", "QueryFailed", "QueryableMachine"),
     "cluster.runtime.api.delivery_stream": ("Delivery", "FellBehind", "PrimaryView", "Skipped"),
     "cluster.runtime.api.group": ("Full", "Group", "InDoubt", "NotDelivered"),
     "cluster.runtime.api.interim_service": ("InterimService",),

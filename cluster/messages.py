@@ -257,22 +257,25 @@ class Resume(Message, frozen=True, tag="Resume"):
     piece: int
 
 
-class QueryAnswer(Message, frozen=True, tag="Answer"):
-    """<c, a, l, g>: the answer to a query of view g, from the state at index l, and a report of the sender's load.
+class QueryAnswer(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """<c, a, l>: the answer to a query, from the state at index l. `error`: the query failed, and why."""
 
-    `error`: the query failed, and why.
-    """
-
-    view_id: ViewId
     client: int
     last_update: int
     body: bytes
     error: str
+
+
+class Answers(Message, frozen=True, tag="Answers"):
+    """<c, a, l, g> for several clients c of the receiver in view g, and a report of the sender's load."""
+
+    view_id: ViewId
+    answers: tuple[QueryAnswer, ...]
     waiting: int
     service_us: int
 
 
-Payload = ViewMsg | AppMsg | FwdMsg | SyncMsg | Ack | Supply | Resume | QueryAnswer
+Payload = ViewMsg | AppMsg | FwdMsg | SyncMsg | Ack | Supply | Resume | Answers
 
 
 # ---- frames: what one connection carries

@@ -39,7 +39,9 @@ class Settings(msgspec.Struct, frozen=True):
 
     # data service
     query_sharing: str = "round robin"  # or "least loaded": which member answers a query of this process
-    query_window: int = 8  # own messages with queries in flight that not all members have acknowledged
+    query_window: int = (
+        2  # own messages with queries that not all members have acknowledged; more queries wait for them
+    )
     query_batch_max: int = 64  # queries in one message
 
 

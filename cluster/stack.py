@@ -25,12 +25,12 @@ from cluster.links import Links
 from cluster.membership import Membership
 from cluster.messages import (
     Ack,
+    Answers,
     AppMsg,
     Frame,
     FwdMsg,
     Message,
     Proposal,
-    QueryAnswer,
     Resume,
     Supply,
     SyncMsg,
@@ -163,7 +163,7 @@ class Process:
             self.interim = InterimReplica(self.context, settings, shared, wall_clock)
             self._share_endpoint(self.interim)
         self.data: DataReplica | None = None
-        self.links.above[QueryAnswer] = self._refuse_answer
+        self.links.above[Answers] = self._refuse_answer
         if queryable is not None:
             self.data = DataReplica(self.context, settings, queryable, self.links, self.total_order, self.replica)
             self._share_order(self.data)
@@ -177,9 +177,9 @@ class Process:
         data.fork = fork = OrderFork(self.order, self.order.above, data)
         self.order.above = fork
         self.primary.below = fork
-        self.links.above[QueryAnswer] = data.answer_received
+        self.links.above[Answers] = data.answers_received
 
-    def _refuse_answer(self, sender: ProcessId, _answer: QueryAnswer) -> None:
+    def _refuse_answer(self, sender: ProcessId, _answer: Answers) -> None:
         self.context.outbox.append(Ejected(sender, "an answer to a query, but this process does not ask"))
 
     def _wire(self, taps: Taps) -> None:

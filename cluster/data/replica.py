@@ -16,7 +16,7 @@ Departs:
   number. If all are able, that is the rule of the paper. If none is, or the index is one that does not exist yet, the
   query waits where it came from.
 - last(c) is kept by the client, which may go to another member with it. c is the number of a request.
-- One message carries several queries.
+- One message carries several queries, or several answers.
 - A query may name the member that has to answer it: the one that its sender believes to be least loaded.
 - A view with a member that does not have this service: queries are answered where they come from.
 Above: the client.  Below: the view order, shared with the primary views by `order_fork`; the links carry answers.
@@ -31,7 +31,7 @@ from typing import TYPE_CHECKING, Protocol
 from cluster.actions import DataQuery
 from cluster.data.member_load import MemberLoad, ServiceTime
 from cluster.layer import Ejected, QueryAnswered
-from cluster.messages import Expertise, Queries, Query, QueryAnswer
+from cluster.messages import Answers, Expertise, Queries, Query, QueryAnswer
 
 if TYPE_CHECKING:
     from cluster.data.order_fork import OrderFork
@@ -45,6 +45,8 @@ if TYPE_CHECKING:
 NORMAL, COLLECTION = "normal", "expertise_collection"
 LEAST_LOADED = "least loaded"
 BY_TURNS = -1  # Query.to of a query that is answered by round robin
+ANSWERS_HELD_S = 0.005  # how long a busy member collects answers, to send them together
+ANSWER_BYTES_MAX = 4 * 1024 * 1024
 QUERIES_LEN_MAX = 100_000  # queries that wait here; a member that sends more violates the protocol
 
 
@@ -72,6 +74,8 @@ class DataReplica:
 
     __slots__ = (
         "_announced",
+        "_answers",
+        "_held_since",
         "_in_flight",
         "_service",
         "_ticket",
@@ -124,6 +128,8 @@ class DataReplica:
         self.incapable: set[ProcessId] = set()  # processes known not to have this service
         self.executed = 0  # queries executed here
         self.later: list[tuple[ProcessId, Query]] = []  # to execute here when last_update has reached their index
+        self._answers: dict[ProcessId, list[QueryAnswer]] = {}  # to send, by the member of the client
+        self._held_since = 0.0  # when the first of them was made
         self._service = ServiceTime()
         self._unsent: deque[int] = deque()  # clients whose queries have to be sent
         self._in_flight = 0  # own messages with queries that are not known to be safe
@@ -163,6 +169,7 @@ class DataReplica:
         self.view = view
         self.queries.clear()
         self.later.clear()
+        self._answers.clear()
         self.query_counter = 0
         self.pending.clear()
         self.expertise.clear()
@@ -242,18 +249,18 @@ class DataReplica:
     def roomy(self) -> None:
         self._send_queries()
 
-    # input ptprcv(c, a, l, g)_{p',p}
-    def answer_received(self, sender: ProcessId, answer: QueryAnswer) -> None:
-        if self.view is None or answer.view_id != self.view.id or sender not in self.load:
-            return  # of an earlier view: the query was issued again
-        load = self.load[sender]
-        load.report(self.context.now, answer.waiting, answer.service_us)
-        if answer.client not in self.pending:
-            self._eject(sender, f"an answer to query {answer.client}, which is not open")
-        elif answer.last_update < self.map[answer.client].last:
-            self._eject(sender, f"an answer from the state at {answer.last_update}, which its client has passed")
-        else:
-            self._reply(answer.client, answer.body, answer.last_update, answer.error)
+    # input ptprcv(c, a, l, g)_{p',p}, for several c
+    def answers_received(self, sender: ProcessId, message: Answers) -> None:
+        if self.view is None or message.view_id != self.view.id or sender not in self.load:
+            return  # of an earlier view: the queries were issued again
+        self.load[sender].report(self.context.now, message.waiting, message.service_us)
+        for answer in message.answers:
+            if answer.client not in self.pending:
+                self._eject(sender, f"an answer to query {answer.client}, which is not open")
+            elif answer.last_update < self.map[answer.client].last:
+                self._eject(sender, f"an answer from the state at {answer.last_update}, which its client has passed")
+            else:
+                self._reply(answer.client, answer.body, answer.last_update, answer.error)
 
     # ---- local actions
 
@@ -263,6 +270,8 @@ class DataReplica:
             last_update = self.last_update
             self.queries.extend(each for each in self.later if each[1].last <= last_update)
             self.later = [each for each in self.later if each[1].last > last_update]
+        if self._answers:
+            self._send_answers()
         if self.view is not None and not self._is_alone:
             self._announce_progress()
         if self._unsent:
@@ -340,7 +349,7 @@ class DataReplica:
                 self.pending.add(client)
                 self.queries.append((self.context.me, Query(client, request.last, BY_TURNS, request.body)))
 
-    # internal query(c, q, l)_p, and output ptpsnd(c, a, l, g)_{p,p'}
+    # internal query(c, q, l)_p
     def tick(self) -> None:
         """Executes one query, if any waits."""
         if not self.queries:
@@ -352,6 +361,8 @@ class DataReplica:
         answer, error, index = b"", "", self.last_update
         try:
             answer = self.machine.query(query.body)
+            if len(answer) > ANSWER_BYTES_MAX:
+                answer, error = b"", f"the answer has {len(answer)} bytes; at most {ANSWER_BYTES_MAX} are allowed"
         except Exception as failure:  # of the query, not of this member
             error = f"{type(failure).__name__}: {failure}"
         if self.context.trace is not None:
@@ -359,9 +370,18 @@ class DataReplica:
         if origin == self.context.me:
             self._reply(query.client, answer, index, error)
         else:
-            waiting = len(self.queries)
-            body = QueryAnswer(self.view.id, query.client, index, answer, error, waiting, self._service.mean_us)
-            self.links.send((origin,), body)
+            if not self._answers:
+                self._held_since = self.context.now
+            self._answers.setdefault(origin, []).append(QueryAnswer(query.client, index, answer, error))
+
+    def _send_answers(self) -> None:
+        """output ptpsnd(c, a, l, g)_{p,p'}, for several c. While more queries wait, answers wait for each other."""
+        if self.queries and self.context.now - self._held_since < ANSWERS_HELD_S:
+            return
+        assert self.view is not None
+        for origin, answers in self._answers.items():
+            self.links.send((origin,), Answers(self.view.id, tuple(answers), len(self.queries), self._service.mean_us))
+        self._answers.clear()
 
     # output reply(a)_c
     def _reply(self, client: int, answer: bytes, index: int, error: str) -> None:

@@ -36,6 +36,7 @@ from cluster.layer import (
     Outvoted,
     Persist,
     PrimaryChanged,
+    QueryAnswered,
     Send,
 )
 from cluster.messages import Ack, Data, LinkAck
@@ -44,7 +45,7 @@ from cluster.runtime.disk.memory_store import MemoryStore
 from cluster.runtime.disk.store_errors import DiskFull, StoreError
 from cluster.runtime.disk.writer_thread import WriterThread
 from cluster.runtime.fatal_errors import DiskRefuses, MemberStops
-from cluster.runtime.net.handshake import INTERIM, REPORTS
+from cluster.runtime.net.handshake import DATA, INTERIM, REPORTS
 from cluster.runtime.net.report_streams import ReportStreams
 from cluster.runtime.net.transport import Transport
 from cluster.runtime.observe.observer import Observer
@@ -57,6 +58,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from cluster.actions import Action
+    from cluster.data.replica import Queryable
     from cluster.durable import Record
     from cluster.interim.shared_object import SharedObject
     from cluster.messages import Frame
@@ -98,6 +100,14 @@ class InterimListener(Protocol):
     def on_refreshed(self, members: tuple[ProcessId, ...]) -> None: ...
 
 
+class QueryListener(Protocol):
+    """The client of the data service: `runtime.api.data_service`."""
+
+    @property
+    def machine(self) -> Queryable: ...
+    def on_answered(self, ticket: int, result: object) -> None: ...
+
+
 class Driver:
     """Drives one `cluster.stack.Process`: feeds it inputs, performs its effects, wakes it at its deadlines."""
 
@@ -111,6 +121,7 @@ class Driver:
         *,
         founder: bool,
         interim: InterimListener | None = None,
+        queries: QueryListener | None = None,
         reports: Reports | None = None,
         order_log: Path | None = None,
         trace: Path | None = None,
@@ -140,15 +151,17 @@ class Driver:
             taps,
             is_volatile=not self._durable,
             shared=interim.shared if interim is not None else None,
+            queryable=queries.machine if queries is not None else None,
             wall_clock=time.time,
         )
         self.interim = interim
+        self.queries = queries
         self.transport = Transport(options, me, self.process.boot, store.founding, self)
         self.reports = reports
         if reports is not None:
             self.transport.report_streams = ReportStreams(self.transport, reports)
             reports.attach(me, self.transport.report_streams)
-        services = ((INTERIM, interim), (REPORTS, reports))
+        services = ((INTERIM, interim), (DATA, queries), (REPORTS, reports))
         self.transport.services = tuple(name for name, service in services if service is not None)
         self.transport.recoveries = store.recoveries
         self.writes = 0  # committed transactions
@@ -212,11 +225,11 @@ class Driver:
     # ---- inputs
 
     def on_connected(self, peer: ProcessId) -> None:
-        if self.process.interim is not None:
-            if self.transport.has_service(peer, INTERIM):
-                self.process.interim.incapable.discard(peer)
-            else:
-                self.process.interim.incapable.add(peer)
+        for service, name in ((self.process.interim, INTERIM), (self.process.data, DATA)):
+            if service is not None and self.transport.has_service(peer, name):
+                service.incapable.discard(peer)
+            elif service is not None:
+                service.incapable.add(peer)
         self._input(lambda now: self.process.connected(now, peer))
         if self.transport.report_streams is not None and self.transport.has_service(peer, REPORTS):
             self.transport.report_streams.on_link(peer)
@@ -289,14 +302,21 @@ class Driver:
 
     def request(self, body: bytes) -> int:
         """Request an operation of the interim service. Its result arrives later, with the ticket that is returned."""
-        ticket = 0
+        return self._request(lambda now: self.process.request(now, body))
 
-        def hand_in(now: float) -> None:
-            nonlocal ticket
-            ticket = self.process.request(now, body)
+    def query(self, body: bytes, seen: int) -> int:
+        """Ask the data service. The answer arrives later, with the ticket that is returned."""
+        return self._request(lambda now: self.process.query(now, body, seen))
 
-        self._input(hand_in)
-        return ticket
+    def withdraw_query(self, ticket: int) -> None:
+        """Nobody waits for the answer to this query any more."""
+        self._request(lambda now: self.process.withdraw_query(now, ticket))
+
+    def _request(self, hand_in: Callable[[float], int]) -> int:
+        """Hand in an input that has a result; 0 if this member has stopped."""
+        found: list[int] = []
+        self._input(lambda now: found.append(hand_in(now)))
+        return found[0] if found else 0
 
     def leave(self) -> None:
         self._input(self.process.leave)
@@ -463,6 +483,9 @@ class Driver:
         elif isinstance(effect, InterimAnswered):
             assert self.interim is not None
             self.interim.on_answered(effect.ticket, effect.result)
+        elif isinstance(effect, QueryAnswered):
+            assert self.queries is not None
+            self.queries.on_answered(effect.ticket, effect)
         elif isinstance(effect, InterimRefreshed):
             assert self.interim is not None
             self.interim.on_refreshed(effect.members)

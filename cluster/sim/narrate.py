@@ -15,6 +15,7 @@ from cluster import actions
 from cluster.entries import Entry
 from cluster.messages import (
     Ack,
+    Answers,
     AppMsg,
     Batch,
     Data,
@@ -30,7 +31,6 @@ from cluster.messages import (
     Plain,
     Proposal,
     Queries,
-    QueryAnswer,
     Registered,
     Resume,
     Sequence,
@@ -179,8 +179,9 @@ def describe(message: Message) -> str:
             return f"supply {piece + 1}/{pieces}: {what}{sum(run.pack.count for run in runs)} entries from {position}"
         case Resume(piece=piece):
             return f"go on with the supply from {piece + 1}"
-        case QueryAnswer(client=client, body=body, last_update=index, error=error):
-            return f"answer to {client}: {error or repr(body)[1:]} at {index}"
+        case Answers(answers=answers):
+            shown = (f"to {one.client}: {one.error or repr(one.body)[1:]} at {one.last_update}" for one in answers)
+            return f"answers {', '.join(shown)}"
         case Slot(body=None, dist_id=dist, seqno=seqno, count=count):
             return f"null, {count} slots from {dist}#{seqno}"
         case Slot(body=body, dist_id=dist, seqno=seqno) if body is not None:

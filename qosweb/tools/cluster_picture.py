@@ -1,4 +1,4 @@
-"""Renders the ``/status`` of a node for the terminal: the view, the nodes, and the classes with their shares as bars.
+"""Renders the ``/status`` of a node for the terminal: the view, nodes, classes with their shares as bars, upstreams.
 
 All shares are relative to the capacity of the nodes in the view. The filled part of a bar is the recent share of a
 class; a mark shows its share if all classes demand everything.
@@ -44,6 +44,10 @@ def picture(status: Mapping[str, Any], before: Mapping[str, Any] | None, seconds
     hidden = len(status["classes"]) - CLASSES_MAX
     if hidden > 0:
         parts.append(Text(f"and {hidden} more classes; --json has all of them"))
+    if status.get("upstreams"):
+        parts += [Text(), _upstreams(status)]
+        differences = status.get("upstreams_disagree", ())
+        parts += [Text(f"the tables of the nodes disagree: {text}", style="yellow") for text in differences]
     return Group(*parts)
 
 
@@ -114,6 +118,25 @@ def nodes_of(status: Mapping[str, Any], width: int) -> Table:
         )
     if len(nodes) > NODES_MAX:
         table.add_row(f"and {len(nodes) - NODES_MAX} more")
+    return table
+
+
+def _upstreams(status: Mapping[str, Any]) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column("upstream server", overflow="fold", max_width=NAME_MAX)
+    table.add_column("health", overflow="fold")
+    for column in ("in service", "waiting", "requests", "failures"):
+        table.add_column(column, justify="right")
+    servers = sorted(status["upstreams"].items())
+    for name, one in servers[:NODES_MAX]:
+        is_in = one["health"] == "in"
+        table.add_row(
+            Text(name),
+            Text("in" if is_in else f"{one['health']}: {one['reason']}", style="" if is_in else "red"),
+            *(_number(one[key]) for key in ("in_service", "waiting", "requests", "failures")),
+        )
+    if len(servers) > NODES_MAX:
+        table.add_row(f"and {len(servers) - NODES_MAX} more")
     return table
 
 

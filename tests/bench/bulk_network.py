@@ -2,27 +2,13 @@
 
 from __future__ import annotations
 
-import ctypes
-import fcntl
 import json
-import socket
-import struct
 import subprocess
 
 from loadgen.experiments.namespaces import NamespaceNetwork, NamespacesUnavailable
 
 SENDER = "s"
-_SIOCETHTOOL, _ETHTOOL_SGRO = 0x8946, 0x2C
 QUEUE_S = 0.1  # of the token bucket
-
-
-def _receive_offload() -> bytes:
-    """Turns generic receive offload on."""
-    value = (ctypes.c_uint32 * 2)(_ETHTOOL_SGRO, 1)
-    request = struct.pack("16sP8x", b"eth0", ctypes.addressof(value))
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
-        fcntl.ioctl(sock, _SIOCETHTOOL, request)
-    return b""
 
 
 class BulkNetwork(NamespaceNetwork):
@@ -49,7 +35,6 @@ class BulkNetwork(NamespaceNetwork):
                  "burst", "128kb", "limit", str(limit))  # fmt: skip
         for name in (SENDER, *self.receivers):  # every frame on its own, as on a cable
             self.run(name, "ip", "link", "set", "dev", "eth0", "gso_max_segs", "1")
-            self.within(name, _receive_offload)  # a network card has it, a pair of virtual interfaces by default not
         ports = "\n".join(
             f'chain {name} {{\ntype filter hook egress device "to-{name}" priority 0\n'
             f"numgen random mod 10000 < {round(self._loss * 100)} counter drop\n}}"

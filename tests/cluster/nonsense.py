@@ -16,13 +16,13 @@ from hypothesis import strategies as st
 from cluster.entries import APPLICATION, CHECKPOINT, VIEW, Entry, Pack, pack
 from cluster.messages import (
     Ack,
+    Answers,
     AppMsg,
     Data,
     FwdMsg,
     Hello,
     LinkAck,
     Proposal,
-    QueryAnswer,
     Resume,
     Supply,
     SyncMsg,
@@ -30,7 +30,7 @@ from cluster.messages import (
 )
 from cluster.names import ProcessId, View, ViewId, make_view
 
-PAYLOADS = (ViewMsg, AppMsg, FwdMsg, SyncMsg, Ack, Supply, Resume, QueryAnswer)
+PAYLOADS = (ViewMsg, AppMsg, FwdMsg, SyncMsg, Ack, Supply, Resume, Answers)
 FRAMES = (Hello, Data, LinkAck, Proposal)
 
 INTS = st.one_of(st.integers(-2, 6), st.integers(0, 200), st.sampled_from((2**31, 2**62, -(2**62))))

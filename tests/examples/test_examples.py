@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import configparser
+import http.client
 import json
+import os
 import re
 import shutil
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any
 
 import nbclient
 import nbformat
 import pytest
 import yaml
 
+from cluster import make_key_file
 from qosweb.cli import main
 from qosweb.settings import gather
 from tests.docs.blocks import TOP, namespace_command
@@ -55,7 +59,7 @@ def test_every_example_has_a_short_readme(folder: Path) -> None:
 
 
 def test_every_example_is_tested() -> None:
-    assert {folder.name for folder in FOLDERS} == {*SERVERS, "kv-store", "notebook", "monitoring", "systemd"}
+    assert {folder.name for folder in FOLDERS} == {*SERVERS, "kv-store", "search", "notebook", "monitoring", "systemd"}
 
 
 @pytest.mark.parametrize("spec", sorted(EXAMPLES.rglob("*.webqos")), ids=lambda path: path.parent.name)
@@ -84,6 +88,66 @@ def test_a_server_answers_with_the_class_of_each_page(name: str, tmp_path: Path)
     found = re.findall(r"^qos-class: (\S+)", done.stdout, re.MULTILINE | re.IGNORECASE)
     assert found == list(classes.values()), done.stdout + done.stderr
     assert done.stdout.count("HTTP/1.1 200") == len(classes)
+
+
+class SearchMember:
+    """A process of the search example, and a client that keeps its cookie."""
+
+    def __init__(self, name: str, folder: Path, *more: str) -> None:
+        program = EXAMPLES / "search" / "search.py"
+        self.process = subprocess.Popen(
+            [sys.executable, str(program), "--name", name, "--key-file", str(folder / "key"), *more],
+            cwd=TOP, stdout=subprocess.PIPE, text=True, env={**os.environ, "PYTHONPATH": str(TOP)},
+        )  # fmt: skip
+        assert self.process.stdout is not None
+        shown = json.loads(self.process.stdout.readline())
+        self.address, self.http = shown["members"], shown["http"]
+
+    def ask(self, method: str, path: str, body: str = "", seen: int = 0) -> tuple[int, Any]:
+        host, _, port = self.http.partition(":")
+        connection = http.client.HTTPConnection(host, int(port), timeout=60)
+        connection.request(method, path, body.encode(), {"Cookie": f"seen={seen}"})
+        answer = connection.getresponse()
+        found = answer.status, json.loads(answer.read())
+        connection.close()
+        return found
+
+    def stop(self) -> None:
+        self.process.kill()
+        self.process.wait()
+        assert self.process.stdout is not None
+        self.process.stdout.close()
+
+
+def test_the_search_is_replicated_and_shared(tmp_path: Path) -> None:
+    make_key_file(tmp_path / "key")
+    with ExitStack() as stack:
+        members = [SearchMember("a", tmp_path, "--found")]
+        stack.callback(members[0].stop)
+        for name in "bc":
+            members.append(SearchMember(name, tmp_path, "--join", members[0].address))
+            stack.callback(members[-1].stop)
+        wait_for(lambda: all(len(one.ask("GET", "/status")[1]["primary"]) == 3 for one in members), "three members")
+        status, told = members[0].ask("PUT", "/documents/fox", "a quick brown fox")
+        assert (status, told["documents"]) == (200, 1)
+        for member in members:  # each has to show what the client has seen
+            assert member.ask("GET", "/search?q=quick", seen=told["index"])[1]["found"] == [
+                {"name": "fox", "text": "a [quick] brown fox"}
+            ]
+        before = [one.ask("GET", "/status")[1]["searches_executed"] for one in members]
+        for _ in range(9):
+            members[1].ask("GET", "/search?q=fox")
+        after = [one.ask("GET", "/status")[1]["searches_executed"] for one in members]
+        assert [new - old for new, old in zip(after, before, strict=True)] == [3, 3, 3]
+        status, told = members[1].ask("GET", "/search?q=%22")
+        assert (status, "no expression of FTS5" in told["error"]) == (400, True)
+        assert members[1].ask("GET", "/search")[0] == 400
+        members[0].stop()
+        members[1].stop()  # kill -9 of the majority: searches go on, changes do not
+        wait_for(lambda: not members[2].ask("GET", "/status")[1]["primary"], "c is alone")
+        assert members[2].ask("GET", "/search?q=brown")[1]["found"][0]["name"] == "fox"
+        status, told = members[2].ask("DELETE", "/documents/fox")
+        assert (status, "no majority" in told["error"]) == (503, True)
 
 
 def test_the_key_value_store_replicates(tmp_path: Path) -> None:

@@ -123,6 +123,20 @@ def test_a_node_of_an_earlier_version_has_shares_instead_of_rules() -> None:
     assert paid.split()[1:4] == ["50%", "50%", "40%"]
 
 
+def test_upstream_servers_are_shown_with_their_health() -> None:
+    status = cluster_status()
+    counts = {"in_service": 3, "waiting": 0, "requests": 1200, "failures": 2}
+    status["upstreams"] = {
+        "app": {"health": "in", "reason": "", **counts},
+        "db": {"health": "out", "reason": "timeouts", **counts},
+    }
+    status["upstreams_disagree"] = ["upstream db: weight is 1 at a, 2 at b"]
+    *_, app, db, last = (line.split() for line in drawn(status) if line)
+    assert app == ["app", "in", "3", "0", "1,200", "2"]
+    assert db == ["db", "out:", "timeouts", "3", "0", "1,200", "2"]
+    assert " ".join(last) == "the tables of the nodes disagree: upstream db: weight is 1 at a, 2 at b"
+
+
 def test_a_refresh_shows_rates() -> None:
     lines = drawn(cluster_status(1050, 20), cluster_status(1000, 10))
     paid = next(line for line in lines if line.startswith("/paid"))

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from cluster.layer import Diverged, Outvoted
     from cluster.names import View
     from cluster.replica import StateMachine
+    from cluster.runtime.api.data_service import DataQueries
     from cluster.runtime.api.interim_service import InterimService
     from cluster.runtime.api.options import Options
     from cluster.runtime.api.reports import Reports
@@ -70,6 +71,7 @@ class Group:
         machine: StateMachine | None,
         founder: bool,
         interim: InterimService | None = None,
+        queries: DataQueries | None = None,
         reports: Reports | None = None,
     ) -> None:
         self.options = options
@@ -81,13 +83,14 @@ class Group:
         self.error: BaseException | None = None  # why this member failed
         self.diverged_count = 0
         self.driver = Driver(
-            options, me, store, self.machine, self, founder=founder, interim=interim, reports=reports,
-            order_log=options.order_log, trace=options.trace,
+            options, me, store, self.machine, self, founder=founder, interim=interim, queries=queries,
+            reports=reports, order_log=options.order_log, trace=options.trace,
         )  # fmt: skip
         self.interim = interim
         self.reports = reports
-        if interim is not None:
-            interim.attach(self.driver)
+        self.services = [service for service in (interim, queries) if service is not None]
+        for service in self.services:
+            service.attach(self.driver)
         self._room: list[asyncio.Future[None]] = []
         self._open = True
         self._closed = False
@@ -104,6 +107,7 @@ class Group:
         machine: StateMachine | None = None,
         *,
         interim: InterimService | None = None,
+        queries: DataQueries | None = None,
         reports: Reports | None = None,
     ) -> Group:
         """Found a group with this process as its first and only member. Once in the life of a cluster.
@@ -121,7 +125,7 @@ class Group:
                 options.data, create_for=Purpose.FOUNDING, name=options.name, cluster_id=options.cluster
             )
             me = disk.me
-        return await cls._begin(options, me, store, machine, interim, reports, founder=True)
+        return await cls._begin(options, me, store, machine, interim, queries, reports, founder=True)
 
     @classmethod
     async def join(
@@ -130,6 +134,7 @@ class Group:
         machine: StateMachine | None = None,
         *,
         interim: InterimService | None = None,
+        queries: DataQueries | None = None,
         reports: Reports | None = None,
     ) -> Group:
         """Join a group, or resume membership from disk. Retries for ever; never founds a group."""
@@ -144,7 +149,7 @@ class Group:
         if not options.contacts and store.load().boot == 0:
             store.close()
             raise ValueError("options.contacts is empty: a process that joins needs the address of a member")
-        return await cls._begin(options, me, store, machine, interim, reports, founder=False)
+        return await cls._begin(options, me, store, machine, interim, queries, reports, founder=False)
 
     @classmethod
     async def _begin(
@@ -154,11 +159,12 @@ class Group:
         store: AnyStore,
         machine: StateMachine | None,
         interim: InterimService | None = None,
+        queries: DataQueries | None = None,
         reports: Reports | None = None,
         *,
         founder: bool,
     ) -> Group:
-        group = cls(options, me, store, machine, founder, interim, reports)
+        group = cls(options, me, store, machine, founder, interim, queries, reports)
         for recovery in group.recoveries:
             log.warning("this group was recovered without a majority, and may have lost entries, %s", recovery)
         try:
@@ -348,8 +354,8 @@ class Group:
         for handle in in_doubt:
             self._abandon_one(handle, InDoubt(why), IN_DOUBT + why)
         self.on_room()
-        if self.interim is not None:
-            self.interim.detach(self.driver, why)
+        for service in self.services:
+            service.detach(self.driver, why)
         if self.reports is not None and self.driver.transport.report_streams is not None:
             self.reports.detach(self.driver.transport.report_streams)
         if self.feed is not None:

@@ -12,11 +12,11 @@ Below: driver.
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from typing import TYPE_CHECKING
 
 from cluster.interim.replica import ST
+from cluster.runtime.api.attached_service import AttachedService
 from cluster.runtime.api.group import Full, InDoubt, NotDelivered
 
 if TYPE_CHECKING:
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
     from cluster.interim.shared_object import SharedObject
     from cluster.names import ProcessId
-    from cluster.runtime.driver import Driver
 
 OUTSTANDING_MAX = 1024  # operations of this member without a response
 OPERATION_BYTES_MAX = 1024 * 1024
@@ -32,15 +31,16 @@ OPERATION_BYTES_MAX = 1024 * 1024
 log = logging.getLogger("cluster.interim")
 
 
-class InterimService:
+class InterimService(AttachedService):
     """The interim service of one member. It belongs to the group (or replica) that it was passed to."""
 
+    LOST = InDoubt
+
     def __init__(self, shared: SharedObject) -> None:
+        super().__init__()
         self.shared = shared
         self.members: tuple[ProcessId, ...] = ()  # those with which it had a common state last
         self.refreshes = 0
-        self._driver: Driver | None = None
-        self._waiting: dict[int, asyncio.Future[object]] = {}
         self._callbacks: list[Callable[[tuple[ProcessId, ...]], None]] = []
 
     # ---- operations
@@ -59,12 +59,7 @@ class InterimService:
             raise ValueError(f"the operation has {len(body)} bytes; at most {OPERATION_BYTES_MAX} are allowed")
         if len(self._waiting) >= OUTSTANDING_MAX:
             raise Full(f"{len(self._waiting)} operations of this member wait for their response")
-        response: asyncio.Future[object] = asyncio.get_running_loop().create_future()
-        ticket = driver.request(body)
-        if not ticket:
-            raise NotDelivered("this member has stopped")
-        self._waiting[ticket] = response
-        return await response
+        return await self.wait_for(driver.request(body))
 
     # ---- observation
 
@@ -95,28 +90,7 @@ class InterimService:
         """
         self._callbacks.append(callback)
 
-    # ---- for the group and the driver
-
-    def attach(self, driver: Driver) -> None:
-        if self._driver is not None:
-            raise ValueError("this service already belongs to a running group")
-        self._driver = driver
-
-    def detach(self, driver: Driver, why: str) -> None:
-        """The member has stopped: operations without a response are in doubt."""
-        if self._driver is not driver:
-            return
-        self._driver = None
-        waiting, self._waiting = self._waiting, {}
-        for response in waiting.values():
-            if not response.done():
-                response.set_exception(InDoubt(why))
-                response.exception()  # mark the exception as retrieved
-
-    def on_answered(self, ticket: int, result: object) -> None:
-        response = self._waiting.pop(ticket, None)
-        if response is not None and not response.done():
-            response.set_result(result)
+    # ---- for the driver
 
     def on_refreshed(self, members: tuple[ProcessId, ...]) -> None:
         self.members = members

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from cluster.layer import Delivered
     from cluster.names import ProcessId, View
     from cluster.replica import StateMachine
+    from cluster.runtime.api.data_service import DataQueries
     from cluster.runtime.api.interim_service import InterimService
     from cluster.runtime.api.options import Options
     from cluster.runtime.api.reports import Reports
@@ -50,11 +51,13 @@ class Replica:
         group: Group,
         empty: bytes,
         interim: InterimService | None = None,
+        queries: DataQueries | None = None,
         reports: Reports | None = None,
     ) -> None:
         self.options = options
         self.machine = machine
         self.interim = interim
+        self._queries = queries
         self.reports = reports
         self.group = group  # replaced at each restart
         self.restarts = 0  # restarts because of divergence
@@ -73,12 +76,13 @@ class Replica:
         machine: StateMachine,
         *,
         interim: InterimService | None = None,
+        queries: DataQueries | None = None,
         reports: Reports | None = None,
     ) -> Replica:
         """Found a group with this replica as its only member. Once in the life of a cluster."""
         empty = machine.snapshot()
-        group = await Group.found(options, machine, interim=interim, reports=reports)
-        return cls(options, machine, group, empty, interim, reports)
+        group = await Group.found(options, machine, interim=interim, queries=queries, reports=reports)
+        return cls(options, machine, group, empty, interim, queries, reports)
 
     @classmethod
     async def join(
@@ -87,12 +91,13 @@ class Replica:
         machine: StateMachine,
         *,
         interim: InterimService | None = None,
+        queries: DataQueries | None = None,
         reports: Reports | None = None,
     ) -> Replica:
         """Join a group, or resume from disk. Retries for ever; never founds a group. `machine` must be unused."""
         empty = machine.snapshot()
-        group = await Group.join(options, machine, interim=interim, reports=reports)
-        return cls(options, machine, group, empty, interim, reports)
+        group = await Group.join(options, machine, interim=interim, queries=queries, reports=reports)
+        return cls(options, machine, group, empty, interim, queries, reports)
 
     # ---- submissions
 
@@ -199,7 +204,9 @@ class Replica:
         self.restarts += 1
         contacts = dict.fromkeys((*self.options.contacts, *old.driver.transport.book.addresses))
         options = msgspec.structs.replace(self.options, contacts=tuple(contacts))
-        self._adopt(await Group.join(options, self.machine, interim=self.interim, reports=self.reports))
+        self._adopt(
+            await Group.join(options, self.machine, interim=self.interim, queries=self._queries, reports=self.reports)
+        )
         log.critical("%s is now %s and waits for the state of the other members", old.me, self.group.me)
 
     def _stopped(self, error: BaseException | None) -> None:

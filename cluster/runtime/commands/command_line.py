@@ -44,6 +44,9 @@ examples:
     member.add_argument(
         "--notes", action="store_true", help="also share a set of notes that every side of a partition can change"
     )
+    member.add_argument(
+        "--queries", action="store_true", help="also answer queries of the counter, shared among the members of a view"
+    )
     member.add_argument("--reports", action="store_true", help="also report values that the next value makes obsolete")
     talk = commands.add_parser("chat", help="run a member as a terminal chat")
     talk.epilog = """\

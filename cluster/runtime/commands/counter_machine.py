@@ -40,6 +40,12 @@ class CounterMachine:
     def _link(self, text: bytes) -> None:
         self.chain = blake2b(self.chain + text, digest_size=16).digest()
 
+    def query(self, body: bytes) -> bytes:
+        """The count, for any query. A query "fail" raises an exception."""
+        if body == b"fail":
+            raise ValueError("asked to fail")
+        return b"%d" % self.count
+
     def snapshot(self) -> bytes:
         return msgspec.msgpack.encode(_CounterState(self.count, self.chain))
 

@@ -4,6 +4,7 @@ Each line of standard input is an entry to broadcast. Events are printed on stan
 With `--load` the node submits generated entries, a given number at a time. `--confirmed` writes a line for each
 confirmed one: its position, the time, its name, and the SHA-256 of its body, which the order log has at that position.
 With `--notes` the node also has a set of notes, shared by the interim service: `.note TEXT` adds one, in any view.
+With `--queries` it has the data service: `.ask INDEX TEXT` asks for the counter, as a client that has seen that index.
 With `--reports` it reports values: `.publish ITEM VALUE` makes VALUE the current one of ITEM, and `.count S` counts up
 an item every S seconds.
 Below: group.
@@ -23,6 +24,7 @@ import msgspec
 from prometheus_client import REGISTRY
 
 from cluster.reports.broadcast import ReportsFull
+from cluster.runtime.api.data_service import DataQueries
 from cluster.runtime.api.group import Full, Group, InDoubt, NotDelivered
 from cluster.runtime.api.interim_service import InterimService
 from cluster.runtime.api.reports import Reports
@@ -43,6 +45,7 @@ LINE_LEN_MAX = 64 * 1024
 STOP = ".stop"  # lines of standard input that are commands, not entries
 LEAVE = ".leave"
 NOTE = ".note "  # an operation of the interim service
+ASK = ".ask "  # a query of the data service: the index that the client has seen, and a text
 PUBLISH = ".publish "  # an item and its value, to be reported
 COUNT = ".count "  # seconds between two values of the item "count"
 LOAD = ".load "  # entries to keep in flight, and the pause after each in seconds (default 0)
@@ -94,7 +97,9 @@ async def run(options: Options, arguments: argparse.Namespace) -> int:
     machine = CounterMachine()
     notes = InterimService(SharedNotes()) if arguments.notes else None
     begin = Group.found if arguments.found else Group.join
-    group = await begin(options, machine, interim=notes, reports=Reports() if arguments.reports else None)
+    queries = DataQueries(machine) if arguments.queries else None
+    reports = Reports() if arguments.reports else None
+    group = await begin(options, machine, interim=notes, queries=queries, reports=reports)
     if arguments.metrics:
         REGISTRY.register(GroupCollector(group))
     stop = asyncio.Event()
@@ -107,7 +112,7 @@ async def run(options: Options, arguments: argparse.Namespace) -> int:
     print_event("listening", name=str(group.me), addresses=group.addresses)
     tasks = [
         loop.create_task(_print_views(group)),
-        loop.create_task(_read_lines(group, load, stop)),
+        loop.create_task(_read_lines(group, load, stop, queries)),
         loop.create_task(_print_status(group, machine, load)),
         loop.create_task(_until_stopped(group, stop)),
     ]
@@ -211,10 +216,19 @@ async def _print_status(group: Group, machine: CounterMachine, load: GeneratedLo
         await asyncio.sleep(TELL_EVERY_S)
 
 
-async def _read_lines(group: Group, load: GeneratedLoad, stop: asyncio.Event) -> None:
+async def _ask(queries: DataQueries, text: str) -> None:
+    seen, _, body = text.partition(" ")
+    try:
+        reply = await queries.ask(body.encode(), int(seen))
+        print_event("answered", query=body, answer=reply.answer.decode(), index=reply.index, error=reply.error)
+    except (NotDelivered, ValueError) as error:
+        print_event("refused", query=text, reason=str(error))
+
+
+async def _read_lines(group: Group, load: GeneratedLoad, stop: asyncio.Event, queries: DataQueries | None) -> None:
     loop = asyncio.get_running_loop()
     reader = asyncio.StreamReader(limit=LINE_LEN_MAX)
-    running: set[asyncio.Task[None]] = set()  # a note need not wait for the one before
+    running: set[asyncio.Task[None]] = set()  # a note or query need not wait for the one before
     await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
     async for line in reader:
         text = line.decode(errors="replace").strip()
@@ -225,6 +239,9 @@ async def _read_lines(group: Group, load: GeneratedLoad, stop: asyncio.Event) ->
             stop.set()
         elif text.startswith(NOTE) and group.interim is not None:
             running.add(task := loop.create_task(_note(group.interim, text.removeprefix(NOTE))))
+            task.add_done_callback(running.discard)
+        elif text.startswith(ASK) and queries is not None:
+            running.add(task := loop.create_task(_ask(queries, text.removeprefix(ASK))))
             task.add_done_callback(running.discard)
         elif text.startswith(PUBLISH) and group.reports is not None:
             _publish(group.reports, text.removeprefix(PUBLISH))

@@ -33,6 +33,7 @@ HANDSHAKE_LEN_MAX = 4096  # bytes per handshake frame
 ADDRESSES_EACH_MAX = 8
 NONCES_KEPT = 4096
 INTERIM = "interim"  # the interim-atomic service
+DATA = "data"  # the data service
 REPORTS = "reports"  # semantically reliable broadcast, on a connection of its own
 SERVICES_MAX = 16
 REASON_LEN_MAX = 400  # characters of a refusal that are shown
@@ -80,7 +81,7 @@ class PeerIdentity(msgspec.Struct, frozen=True, array_like=True):
 
     `blind`: it dialed an address without knowing which process is there, so the two may be connected already.
     `probe`: it only asks whether the cluster was founded, and hangs up (`founding_check.py`).
-    `services`: optional services of the process (`INTERIM`, `REPORTS`); it understands their messages.
+    `services`: optional services of the process (`INTERIM`, `DATA`, `REPORTS`); it understands their messages.
     `stream`: what the dialer opens this connection for: empty for the link, or a service that has its own.
     """
 

@@ -114,7 +114,7 @@ DATA_MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "answers of earlier views count", REPLICA,
-        "        if self.view is None or answer.view_id != self.view.id or sender not in self.load:",
+        "        if self.view is None or message.view_id != self.view.id or sender not in self.load:",
         "        if self.view is None or sender not in self.load:",
         "a query that was issued again gets two answers",
     ),

@@ -13,7 +13,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from cluster.entries import APPLICATION
-from cluster.messages import QueryAnswer
+from cluster.messages import Answers, QueryAnswer
 from cluster.specs.spec import Spec
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ class DataInvariants(Spec):
         super().__init__()
         self.service = service
         self.submitted: dict[ProcessId, dict[int, bytes]] = {}  # without an outcome, in this life, by ticket
-        self.in_transit: dict[ProcessId, list[QueryAnswer]] = {}  # on in-transit_{p',p}, by p
+        self.in_transit: dict[ProcessId, list[Answers]] = {}  # on in-transit_{p',p}, by p
 
     # ---- the trace
 
@@ -45,12 +45,12 @@ class DataInvariants(Spec):
         self.submitted.get(at, {}).pop(act.ticket, None)
 
     def link_send_eff(self, act: LinkSend, _at: ProcessId) -> None:
-        if isinstance(act.body, QueryAnswer):
+        if isinstance(act.body, Answers):
             for p in act.to:
                 self.in_transit.setdefault(p, []).append(act.body)
 
     def link_deliver_eff(self, act: LinkDeliver, at: ProcessId) -> None:
-        if isinstance(act.body, QueryAnswer):
+        if isinstance(act.body, Answers):
             self.in_transit[at] = [packet for packet in self.in_transit[at] if packet != act.body]
 
     def crashed_eff(self, _act: Crashed, at: ProcessId) -> None:
@@ -106,16 +106,19 @@ class DataInvariants(Spec):
             return
         self.in_transit[p] = packets = [packet for packet in packets if packet.view_id >= state.view.id]
         for packet in packets:
-            if packet.view_id != state.view.id:
-                continue
-            request = state.map.get(packet.client)
-            self.require(request is not None, "I 5 (a): c is in the domain of map", p, packet)
-            assert request is not None
-            self.require(packet.client in state.pending, "I 5 (b): c is in pending", p, packet)
-            self.require(packet.last_update < len(self.service.dbs), "I 5 (e): l <= max(last_update)", p, packet)
-            expected = self.service.answer_at(request.body, packet.last_update)
-            self.require(packet.body == expected, "I 5 (c): a = q(dbs[l])", p, packet, expected)
-            self.require(packet.last_update >= request.last, "I 5 (d): l >= last(c)", p, packet, request.last)
+            if packet.view_id == state.view.id:
+                for answer in packet.answers:
+                    self.invariant_5_of(p, state, answer)
+
+    def invariant_5_of(self, p: ProcessId, state: DataReplica, packet: QueryAnswer) -> None:
+        request = state.map.get(packet.client)
+        self.require(request is not None, "I 5 (a): c is in the domain of map", p, packet)
+        assert request is not None
+        self.require(packet.client in state.pending, "I 5 (b): c is in pending", p, packet)
+        self.require(packet.last_update < len(self.service.dbs), "I 5 (e): l <= max(last_update)", p, packet)
+        expected = self.service.answer_at(request.body, packet.last_update)
+        self.require(packet.body == expected, "I 5 (c): a = q(dbs[l])", p, packet, expected)
+        self.require(packet.last_update >= request.last, "I 5 (d): l >= last(c)", p, packet, request.last)
 
     def invariant_able(self, p: ProcessId, state: DataReplica) -> None:
         x = state.expertise.get(p)

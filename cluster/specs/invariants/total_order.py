@@ -22,7 +22,7 @@ from cluster.specs.queues import Window
 from cluster.specs.spec import Spec
 
 if TYPE_CHECKING:
-    from cluster.actions import CatchUp, DvsNewView, DvsSend, Established, Recovered
+    from cluster.actions import CatchUp, Confirm, DvsNewView, DvsSend, Established, Recovered
     from cluster.names import Label, ProcessId, View, ViewId
     from cluster.specs.invariants.dvs import DvsInvariants
     from cluster.specs.invariants.joint import Joint
@@ -67,6 +67,8 @@ class TotalOrderInvariants(Spec):
         self.high: dict[ProcessId, ViewId | None] = {}  # as last judged
         self.high_max: ViewId | None = None
         self.confirmed: Window[Label] = Window()
+        self._confirm_end = 0  # entries that some process has confirmed
+        self._confirmed_in: dict[int, View | None] = {}  # the view of that process, until the entry is checked
         self._judged: dict[ProcessId, int] = {}  # number of confirmed labels of p already compared
         self._built: set[ProcessId] = set()  # processes that established a view since their last check
         self._bound: dict[ProcessId, int] = {}  # number of positions confirmed in views with p as a member
@@ -114,6 +116,13 @@ class TotalOrderInvariants(Spec):
                 self.sigma[v.id] = None  # a crash lost the established view before it became visible
         for old in sorted(self.sigma)[:-KEPT]:
             del self.sigma[old]
+
+    def confirm_eff(self, act: Confirm, at: ProcessId) -> None:
+        """Notes the view in which an entry is confirmed first. The state of that process may be checked later."""
+        view = self.dvs.history.views.get(self.dvs.client_cur[at]) if at in self.dvs.client_cur else None
+        for i in range(self._confirm_end, act.count):
+            self._confirmed_in[i] = view
+        self._confirm_end = max(self._confirm_end, act.count)
 
     # ---- the state
 
@@ -213,7 +222,7 @@ class TotalOrderInvariants(Spec):
                 )
             else:
                 self.confirmed.append(label)
-                self.invariant_confirm(i, label, view, joint)
+                self.invariant_confirm(i, label, self._confirmed_in.pop(i, view), joint)
         self.confirmed.drop_below(self.confirmed.end - REMEMBERED)
 
     def invariant_confirm(self, i: int, label: Label, view: View | None, joint: Joint) -> None:

@@ -96,10 +96,14 @@ class BypassGuard:
 
     def reset(self, limit: int) -> None:
         """The server changed."""
-        self._of.clear()
-        self._mean = _Slope()
+        self.forget_dips()
         self.ceiling = max(CEILING_MIN, limit)
         self._waited_s = None
+
+    def forget_dips(self) -> None:
+        """Service times changed."""
+        self._of.clear()
+        self._mean = _Slope()
 
     def active(self, now_s: float) -> bool:
         """A class waits inside the server, or did recently."""

@@ -319,10 +319,8 @@ class Knee:
             noise += weight * weight * variance
             falls[number] = ClassFall(of_class, variance + model_variance, weight, usual_s)
         self._noise = sqrt(noise)
-        deep = low.limit <= ceil(high.limit / 2)
-        thorough = deep and self._is_thorough(low) and self._is_thorough(high)
-        heavy = bypass_guard.heavy_classes(self._weights(high.rows))
-        self._guard.observe(self._now_s, low.limit, high.limit, falls, heavy, thorough)
+        if high.epoch != UNLIMITED:  # not what an alarm put together: its classes are not measured one by one
+            self._guard_growth(low, high, falls)
         posterior = self._posterior
         posterior.advance(self._now_s - self._updated_s)
         self._updated_s = self._now_s
@@ -332,6 +330,12 @@ class Knee:
             if times.ended and number in of:
                 of[number].learn(times.ended, times.ln / times.ended - waits)
         return True
+
+    def _guard_growth(self, low: _Cohort, high: _Cohort, falls: Mapping[int, ClassFall]) -> None:
+        deep = low.limit <= ceil(high.limit / 2)
+        thorough = deep and self._is_thorough(low) and self._is_thorough(high)
+        heavy = bypass_guard.heavy_classes(self._weights(high.rows))
+        self._guard.observe(self._now_s, low.limit, high.limit, falls, heavy, thorough)
 
     def _choose(self) -> None:
         """Set b and a from the posterior."""
@@ -355,10 +359,10 @@ class Knee:
         self._alarm_s = self._now_s
         self.level = max(2, min(self.level, int(exp(ln_in_service)) + 1))
         self._dip_to = min(self.level - 1, max(1, self.level // 2, round(exp((low + high) / 2))))
-        seen = _Cohort(self.epoch, False, max(self._dip_to + 1, exp(ln_in_service)), self._now_s, None)
+        seen = _Cohort(UNLIMITED, False, max(self._dip_to + 1, exp(ln_in_service)), self._now_s, None)
         for number, count in counts.items():
             seen.rows[number] = _Times(count, count, count * (times.of[number].base + shift))
-        self._guard.reset(self.level)
+        self._guard.forget_dips()
         times.doubt_bases()
         times.reset_alarm()
         self._searching = True

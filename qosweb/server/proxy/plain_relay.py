@@ -64,10 +64,12 @@ def begin(
         return None
     connection = server.take_idle(client.client)
     if connection is None:
+        page.route.undo_pick()
         return None
     hold = site.admission.hold(known.account, page.route.pool, server.name)
     if hold is None:
         server.give_back(connection, client.client)
+        page.route.undo_pick()
         return None
     context.upstreams.budget.count_request(now)
     relay = PlainRelay(context, known, body, transport, client, server, connection, hold, now)

@@ -51,10 +51,21 @@ class Route:
         return min((*usable[start:], *usable[:start]), key=lambda one: one.load(now))
 
     def granted(self, permit: Permit | None, now: float, *, is_repeatable: bool) -> UpstreamServer | None:
-        """The server whose slot was granted, unless it is out meanwhile; then as `pick`."""
+        """The server whose slot was granted, unless it is out meanwhile; then as `pick`.
+
+        Slots of a server that is out are not granted: whether it is back is tried with a request for another one.
+        """
+        if is_repeatable and len(self.servers) > 1:
+            for one in self.servers:
+                if not one.health.is_in and one.may_serve(now):
+                    return one
         name = "" if permit is None else permit.server
         found = next((one for one in self.servers if one.name == name and one.may_serve(now)), None)
         return found or self.pick(now, is_repeatable=is_repeatable)
+
+    def undo_pick(self) -> None:
+        """The last pick was not used: the next one starts its search at the same server."""
+        self._next -= 1
 
     def host_rank(self, host: str) -> int:
         """How specifically this route names ``host``: 0 not at all, 1 any host, 2 by a pattern, 3 by name."""

@@ -6,12 +6,14 @@ import pytest
 
 from cluster.actions import GcsDeliver, GcsSend, GcsView, LinkLive
 from cluster.durable import Image
+from cluster.sim.history_machine import History
 from cluster.sim.journal import Journal
 from cluster.specs.checkers import Checkers
 from cluster.specs.co_rfifo import CoRfifoSpec
 from cluster.specs.disk import DiskSpec
 from cluster.specs.eo_fifo_ds import EoFifoDsSpec
 from cluster.specs.queues import LossyQueue, Window
+from cluster.specs.services.data import DataSpec
 from cluster.specs.services.reports import ReportsSpec
 from cluster.specs.spec import ACTIONS, Violation
 from cluster.specs.vs_rfifo import VsRfifoSpec
@@ -47,7 +49,8 @@ def test_coverage_lists_clauses_never_met() -> None:
 
 def test_every_action_is_judged() -> None:
     checkers = Checkers(A)
-    specs = (*checkers.specs, DiskSpec(lambda _: Image()), EoFifoDsSpec(Journal), ReportsSpec())
+    services = (EoFifoDsSpec(Journal), ReportsSpec(), DataSpec(History))
+    specs = (*checkers.specs, DiskSpec(lambda _: Image()), *services)
     known = {kind for spec in specs for kind in spec.actions}
     assert known == set(ACTIONS.values())
 

@@ -12,6 +12,8 @@ from tests.support.waiting import wait_for
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from tests.support.nodes import RunningNode
+
 
 def answering(name: bytes, port: int = 0) -> MisbehavingServer:
     answer = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(name) + name
@@ -41,21 +43,25 @@ def test_idle_nodes_follow_the_node_that_has_traffic(tmp_path: Path) -> None:
         config.write_text(table("one", one.port) + table("two", two.port))
         with RunningCluster(None, tmp_path, "", "abc", "--config", str(config)) as cluster:
             a, b = cluster.nodes["a"], cluster.nodes["b"]
-            one.__exit__()
-            wait_for(lambda: (a.get("/x"), health(cluster, "a", "one") == "out")[1] or None, "a ejects it")
+            name = a.get("/x").body.decode()  # the server that has the traffic of a
+            victim = {"one": one, "two": two}[name]
+            victim.__exit__()
+            wait_for(lambda: (a.get("/x"), health(cluster, "a", name) == "out")[1] or None, "a ejects it")
             for node in "bc":
-                wait_until_out(cluster, node, "one")
-                status = cluster.status(node)["upstreams"]["one"]
+                wait_until_out(cluster, node, name)
+                status = cluster.status(node)["upstreams"][name]
                 assert (status["reason"], status["votes"]) == ("out at a", {"a": "out", "b": "unknown", "c": "unknown"})
                 assert cluster.status(node)["upstreams_disagree"] == []
-            assert any("upstream one is out: out at a" in line for line in b.stderr)
-            events = [line for line in map(json.loads, b.access_log.read_text().splitlines()) if "event" in line]
-            assert ("one", "out", "out at a") in [
-                (line["upstream"], line["health"], line["reason"]) for line in events if line["event"] == "upstream"
-            ]
-            with answering(b"one", one.port):
-                wait_for(lambda: (b.get("/x"), health(cluster, "b", "one") == "in")[1] or None, "b tries it, and votes")
-                wait_for(lambda: health(cluster, "c", "one") == "in" or None, "c follows b")
+            wait_for(lambda: any(f"upstream {name} is out: out at a" in line for line in b.stderr) or None, "a message")
+            wait_for(lambda: (name, "out", "out at a") in upstream_events(b) or None, "an event in the log")
+            with answering(name.encode(), victim.port):
+                wait_for(lambda: (b.get("/x"), health(cluster, "b", name) == "in")[1] or None, "b tries it, and votes")
+                wait_for(lambda: health(cluster, "c", name) == "in" or None, "c follows b")
+
+
+def upstream_events(node: RunningNode) -> list[tuple[str, str, str]]:
+    lines = [json.loads(line) for line in node.access_log.read_text().splitlines()]
+    return [(one["upstream"], one["health"], one["reason"]) for one in lines if one.get("event") == "upstream"]
 
 
 def test_tables_that_disagree_are_named(tmp_path: Path) -> None:

@@ -25,6 +25,7 @@ from qosweb.server.proxy.routes import Routes
 from qosweb.upstream_settings import UpstreamSettings, parse_upstreams
 
 if TYPE_CHECKING:
+    from qosweb.admission import Permit
     from qosweb.server.proxy.server import UpstreamServer
 
 
@@ -211,6 +212,29 @@ def test_requests_go_to_the_least_loaded_server_by_weight() -> None:
         assert chosen is not None
         chosen.in_service += 1
     assert [one.in_service for one in servers] == [10, 30, 10]
+
+
+def test_a_pick_that_was_not_used_does_not_count() -> None:
+    route = Routes([server("a"), server("b")]).find("", "/")
+    assert route is not None
+    used = []
+    for _ in range(4):
+        assert route.pick(0.0) is not None
+        route.undo_pick()
+        used.append(route.pick(0.0))
+    assert used[0] is used[2] is not used[1] is used[3]
+
+
+def test_a_server_that_may_be_back_is_tried_instead_of_the_granted_one() -> None:
+    a, b = server("a"), server("b")
+    route = Routes([a, b]).find("", "/")
+    assert route is not None
+    permit = cast("Permit", SimpleNamespace(server="b"))
+    for _ in range(2):
+        a.health.on_failure(Failure.UNREACHABLE, 0, 0)
+    assert route.granted(permit, BACKOFF_S / 2, is_repeatable=True) is b
+    assert route.granted(permit, BACKOFF_S, is_repeatable=False) is b
+    assert route.granted(permit, BACKOFF_S, is_repeatable=True) is a
 
 
 def test_a_server_that_is_out_gets_nothing_unless_all_are_out() -> None:
