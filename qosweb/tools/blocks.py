@@ -44,7 +44,8 @@ def unblock(arguments: argparse.Namespace) -> int:
     elif removed:
         print(f"{_named(done)} is no longer blocked at {_nodes(done)} ({pluralize(removed, 'block')})")
     else:
-        print(f"{_named(done)} was not blocked; see what is: qosweb blocks")
+        hint = "" if done["path"] else " (a block of a path needs --path)"
+        print(f"{_named(done)} was not blocked{hint}; see what is: qosweb blocks")
     return 0 if removed else 1
 
 

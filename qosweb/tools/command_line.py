@@ -240,7 +240,7 @@ examples:
 
 
 def _add_unblock(parser: argparse.ArgumentParser) -> None:
-    parser.description = "End all blocks of a client or network (with --path: those of this path)."
+    parser.description = "End the blocks of a client or network. A block with --path ends with the same --path."
     parser.epilog = """\
 examples:
   qosweb unblock 203.0.113.7

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+import sys
 from typing import TYPE_CHECKING
 
 from qosweb.errors import UsageError
-from qosweb.tools.situation import environment_of, read_option, split_url
+from qosweb.tools.situation import RATES_IGNORED, environment_of, ignores_rates, read_option, split_url
 from qosweb.webqos import DescribedRequest, values
 from qosweb.webqos import explain as explain_request
 from qosweb.webqos.allocation.problem import PPM
@@ -39,6 +40,8 @@ def explain(arguments: argparse.Namespace) -> int:
         print(json.dumps(_as_json(found), indent=2))
     else:
         print("".join(f"{line}\n" for line in _as_text(found)), end="")
+        if ignores_rates(model, environment) and not found.terms.always:
+            print(RATES_IGNORED, file=sys.stderr)
     return 0
 
 

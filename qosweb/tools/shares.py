@@ -12,13 +12,12 @@ from rich.table import Table
 
 from qosweb.errors import UsageError, did_you_mean
 from qosweb.plots import need_matplotlib
-from qosweb.tools.situation import environment_of, read_option
+from qosweb.tools.situation import RATES_IGNORED, environment_of, ignores_rates, read_option
 from qosweb.webqos import shares as compute_shares
 from qosweb.webqos import values
 from qosweb.webqos.allocation.problem import PPM
 from qosweb.webqos.loader import load
 from qosweb.webqos.match.matcher import Matcher
-from qosweb.webqos.model.model import Bytes, Requests
 from qosweb.webqos.values import BadValue
 
 if TYPE_CHECKING:
@@ -39,14 +38,13 @@ def shares(arguments: argparse.Namespace) -> int:
     model = policy.require_model()
     environment = environment_of(arguments, Matcher(model))
     rows = compute_shares(policy, environment, demand_of(arguments.demand, model, environment))
-    rated = any(isinstance(rule.value, Bytes | Requests) and not rule.shadow for rule in model.constraints)
-    ignored = rated and environment.capacity_bps is None
+    ignored = ignores_rates(model, environment)
     if arguments.json:
         print(json.dumps(_as_json(rows, environment, rates_ignored=ignored), indent=2))
     else:
         _print(rows, environment)
         if ignored:
-            print("bounds on requests and bytes per second are ignored: they need --capacity", file=sys.stderr)
+            print(RATES_IGNORED, file=sys.stderr)
     if arguments.png:
         from qosweb.tools.share_picture import draw
 

@@ -11,6 +11,7 @@ from qosweb.http.hosts import parse_host
 from qosweb.http.targets import BadTarget, parse_target
 from qosweb.settings import parse_byte_rate
 from qosweb.webqos import values
+from qosweb.webqos.model.model import Bytes, Requests
 from qosweb.webqos.policy.environment import REQUEST_BYTES, Environment
 from qosweb.webqos.values import BadValue
 from qosweb.webqos.zones import local_time
@@ -21,8 +22,17 @@ if TYPE_CHECKING:
     from typing import TypeVar
 
     from qosweb.webqos.match.matcher import Matcher
+    from qosweb.webqos.model.model import Model
 
     T = TypeVar("T")
+
+RATES_IGNORED = "bounds on requests and bytes per second are ignored: they need --capacity"
+
+
+def ignores_rates(model: Model, environment: Environment) -> bool:
+    """Whether the model has bounds on rates that cannot be converted to shares, because the capacity is unknown."""
+    rated = any(isinstance(rule.value, Bytes | Requests) and not rule.shadow for rule in model.constraints)
+    return rated and environment.capacity_bps is None
 
 
 def read_option(read: Callable[[str], T], text: str, option: str) -> T:

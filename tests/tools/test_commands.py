@@ -192,10 +192,12 @@ def test_shares_as_json_with_rates(tmp_path: Path, capsys: pytest.CaptureFixture
     assert classes["/b"]["share"] == pytest.approx(50 * 16 * 1024 / (20 << 20), abs=1e-5)
 
 
-def test_shares_say_that_rates_need_a_capacity(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_shares_and_explain_say_that_rates_need_a_capacity(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "x.webqos"
     path.write_text("</a>.num_bytes < 2MB/s\n")
     assert "they need --capacity" in run(capsys, "shares", str(path))[2]
+    assert "they need --capacity" in run(capsys, "explain", str(path), "/a")[2]
+    assert run(capsys, "explain", str(path), "/a", "--capacity", "20MB/s")[2] == ""
     assert "there is no class '/aa'; did you mean '/a'?" in run(capsys, "shares", str(path), "--demand", "/aa=5%")[2]
 
 

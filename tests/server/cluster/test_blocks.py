@@ -72,7 +72,9 @@ def test_a_single_node(tmp_path: Path) -> None:
         assert json.loads(node.admin("/status"))["blocks"]["blocks"][0]["id"] == reference
         qosweb(node, "unblock", HERE, "--path", "/a/")
         assert connection.get("/a/page").status == 200
-        assert run_command("unblock", HERE, "--admin", f"{HERE}:{node.admin_port}").returncode == 1
+        none = run_command("unblock", HERE, "--admin", f"{HERE}:{node.admin_port}")
+        assert none.returncode == 1
+        assert "a block of a path needs --path" in none.stdout
         bad: list[object] = [
             {}, {"target": "x"}, {"target": HERE, "path": "a"}, {"target": HERE, "more": 1}, [],
             {"target": HERE, "for_s": -1}, {"target": HERE, "reason": "x" * 1000}, {"target": HERE, "reason": "a\nb"},
