@@ -39,6 +39,7 @@ VALID = {
     "error-pages": "errors",
     "proxy-protocol": "yes",
     "site": "yes",
+    "find-line": "yes",
 }
 
 
@@ -89,6 +90,7 @@ def test_command_line_before_environment_before_file_before_default(spec: Option
         "access-log-fields": ("query", "referer", "user_agent,upstream_ms"),
         "proxy-protocol": ("yes", "no", "yes"),
         "site": ("yes", "no", "yes"),
+        "find-line": ("yes", "no", "yes"),
         "join": ("h:1", "h:2", "h:3"),
         "bootstrap": ("yes", "no", "yes"),
         "public-url": ("http://h:1", "http://h:2", "http://h:3"),

@@ -98,10 +98,19 @@ def test_it_redraws_a_terminal_until_it_is_interrupted(tmp_path: Path) -> None:
             assert process.poll() is None
             return shown.count(b"served/s") >= 6
 
+        def has_ended() -> bool:
+            with suppress(OSError):
+                os.read(ours, 1 << 16)
+            return process.poll() is not None
+
         try:
             wait_for(has_redrawn, "top draws the screen several times", 60)
-        finally:
             process.send_signal(signal.SIGINT)
-            _, errors = process.communicate(timeout=60)
+            wait_for(has_ended, "top to end", 60)  # reads what it draws meanwhile, so that it is not held up
+            assert process.stderr is not None
+            errors = process.stderr.read()
+        finally:
+            process.kill()
+            process.communicate(timeout=60)
             os.close(ours)
         assert b"Traceback" not in errors

@@ -96,7 +96,7 @@ def test_two_views_with_one_index_and_a_policy_with_two_indices(spark: SparkSess
 
 def test_a_redirected_request_counts_once(spark: SparkSession, tmp_path: Path) -> None:
     site = make_site(tmp_path / "site", PAGES)
-    with RunningCluster(site, tmp_path, SPEC + "</thin>.available = always\n", "ab", *PIPE) as cluster:
+    with RunningCluster(site, tmp_path, SPEC, "ab", *PIPE) as cluster:
         b = cluster.nodes["b"]
 
         def follow() -> bool | None:

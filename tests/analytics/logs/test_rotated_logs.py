@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from qosweb.analytics.findings import Findings
+    from tests.support.nodes import RunningNode
 
 SPEC = "</a>.available = always\n"
 EVENING = "</a>.available = always\n</b>.server_resource < 20%\n"
@@ -37,6 +38,12 @@ def judged(spark: SparkSession, *paths: Path) -> Findings:
     return analyse(spark, AnalysisRequest(sources.find(list(map(str, paths)))))
 
 
+def logged(node: RunningNode) -> int:
+    """Number of requests in all log files of a node."""
+    files = node.access_log.parent.glob("access.log*")
+    return sum(file.read_text().count('"decision"') for file in files)
+
+
 @pytest.fixture(scope="module")
 def parts(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Path]]:
     """Log files of two nodes, the oldest first: rotated by size, then by SIGUSR1 after the policy was changed."""
@@ -45,8 +52,10 @@ def parts(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Path]]:
     options = ["--access-log-rotate", "64KB", "--access-log-keep", "50", "--capacity", "10MB/s"]
     with RunningCluster(site, folder, SPEC, "ab", *options) as cluster:
         nodes = cluster.nodes
-        for node in nodes.values():
-            burst(node.port, 1000, "/a/page")
+        for count in (1000, 2000, 3000):  # the log is written and rotated in parts
+            for node in nodes.values():
+                burst(node.port, 1000, "/a/page")
+                wait_for(lambda node=node, count=count: logged(node) >= count or None, "the lines")  # type: ignore[misc]
         request = urllib.request.Request(
             f"http://127.0.0.1:{nodes['a'].admin_port}/policy", data=EVENING.encode(), method="PUT"
         )

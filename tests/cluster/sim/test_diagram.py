@@ -55,7 +55,7 @@ def test_messages_are_received_after_they_are_sent(name: str) -> None:
     received = [arrow for arrow in run.arrows if arrow.received_at is not None]
     assert received
     assert all(arrow.received_at > arrow.sent_at for arrow in received if arrow.received_at is not None)
-    assert run.views or name in ("broadcast", "interim-operation")
+    assert run.views or name in ("broadcast", "interim-operation", "data-query")
 
 
 def test_a_seed_with_crashes(tmp_path: Path) -> None:

@@ -82,7 +82,7 @@ def test_a_wrong_certificate_is_a_502_and_a_failure_of_the_server(tmp_path: Path
                 table("ca", server.port, ca=str(expired[0]), server_name="localhost"),
                 table("name", server.port, ca=str(good[0]), server_name="other.example"),
                 table("expired", late.port, ca=str(expired[0]), server_name="localhost"),
-                table("checked", server.port, ca=str(good[0]), health_path="/up", health_interval="100ms"),
+                table("checked", server.port, ca=str(good[0]), health_path="/up", health_interval="1s"),
                 table("plain", plain.server_address[1]),
             )
         )
@@ -93,6 +93,7 @@ def test_a_wrong_certificate_is_a_502_and_a_failure_of_the_server(tmp_path: Path
             "checked": "health checks: certificate: IP address mismatch",
             "plain": "connection errors (TLS: ",
         }
+        wait_for_message(node, f"upstream checked is out: {reasons['checked']}")  # before a request fails there
         for name in reasons:
             for _ in range(2):
                 reply = node.get(f"/{name}/x")
