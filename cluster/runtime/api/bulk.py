@@ -262,8 +262,8 @@ class Bulk:
 
     @property
     def backlog(self) -> int:
-        """Messages that the cluster has accepted and this member has not yet delivered. 0 while it is no member."""
-        return self._driver.backlog
+        """Messages that the cluster has accepted and the application has not taken. 0 while this is no member."""
+        return self._driver.backlog + len(self._unread)
 
     # ---- for the driver
 
