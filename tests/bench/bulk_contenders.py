@@ -155,10 +155,8 @@ def bulk(network: BulkNetwork, content: Path, place: Path) -> Transfer:
     found.lost = lost
     found.naks = sum(int(re.findall(r"(\d+) NAKs", run.log(name))[-1]) for name in network.receivers)
     overruns = sum(network.overruns().values())
-    found.note += (
-        f"group {group_bytes / content.stat().st_size:.3f}, {overruns} overruns, "
-        + re.search(r"\d+ packets sent again", run.log(SENDER))[0]
-    )  # type: ignore[index]
+    again = re.findall(r"\d+ packets sent again", run.log(SENDER))
+    found.note += f"group {group_bytes / content.stat().st_size:.3f}, {overruns} overruns, {' '.join(again)}"
     return found
 
 
