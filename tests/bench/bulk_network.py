@@ -45,7 +45,9 @@ class BulkNetwork(NamespaceNetwork):
             f'chain from-{name} {{\ntype filter hook ingress device "to-{name}" priority 0\nip protocol tcp counter\n}}'
             for name in (SENDER, *self.receivers)
         )
-        self.run("", "nft", "-f", "-", told=f"table netdev loss {{\n{ports}\n}}\ntable netdev tcp {{\n{counters}\n}}\n")
+        self.run(
+            "", "nft", "-f", "-", told=f"table netdev loss {{\n{ports}\n}}\ntable netdev streams {{\n{counters}\n}}\n"
+        )
 
     def run(self, name: str, *command: str, told: str = "") -> str:
         done = subprocess.run(
@@ -66,7 +68,7 @@ class BulkNetwork(NamespaceNetwork):
 
     def tcp_bytes(self) -> int:
         """Bytes of the frames with TCP so far: in a bulk transfer that is the control traffic of the group."""
-        return sum(one["bytes"] + ETHERNET_LEN * one["packets"] for one in self._counters("tcp"))
+        return sum(one["bytes"] + ETHERNET_LEN * one["packets"] for one in self._counters("streams"))
 
     def overruns(self) -> dict[str, int]:
         """Datagrams that the socket buffers of the receivers had no room for so far."""
