@@ -7,13 +7,14 @@ from dataclasses import dataclass
 from math import inf
 from typing import TYPE_CHECKING
 
-from qosweb.admission import AdmissionControl, Clock
+from qosweb.admission import AdmissionControl, Clock, ResourceState
 from qosweb.engine.replicated.compiled_policy import CompiledPolicy
 from qosweb.errors import UsageError
 from qosweb.http.forwarded import TrustedNetworks
 from qosweb.http.request_heads import RequestHeads
 from qosweb.releases.ledger import ReleaseLedger
 from qosweb.server.accesslog.recorder import AccessRecorder
+from qosweb.server.accesslog.resource_events import ResourceEvents
 from qosweb.server.admin.browser_guard import host_name
 from qosweb.server.cluster.access_facts import AccessFacts
 from qosweb.server.cluster.block_service import BlockService
@@ -231,6 +232,7 @@ class Node:
             asyncio.create_task(self._follow_links(), name="links"),
             asyncio.create_task(self._measure(), name="measure"),
             asyncio.create_task(self.live.run(), name="live figures"),
+            asyncio.create_task(ResourceEvents(self.resources, self.recorder.resource_changed).run(), name="resources"),
         ]
         if self._access_facts is not None:
             self._chores.append(asyncio.create_task(self._access_facts.run(), name="access facts"))
@@ -239,6 +241,9 @@ class Node:
     @property
     def draining(self) -> bool:
         return self._is_draining
+
+    def resources(self) -> list[ResourceState]:
+        return self.admission.resources([one.name for one in self.upstreams.servers if one.settings.slots])
 
     def reload(self) -> str:
         """Read root, pages, error pages, specification and certificate again. Returns what became of the policy.
@@ -382,7 +387,7 @@ class Node:
 
     def _ledger(self) -> ReleaseLedger:
         """The node's replica of the ledger; a node that does not serve releases has one, too."""
-        return ReleaseLedger(self._view_members, _nothing) if self.releases is None else self.releases.ledger
+        return ReleaseLedger(self._view_members, lambda: None) if self.releases is None else self.releases.ledger
 
     def _view_members(self) -> tuple[ProcessId, ...]:
         engine = self.admission.engine
@@ -593,7 +598,3 @@ class Node:
         while True:
             await asyncio.sleep(FLUSH_EVERY_S)
             self.recorder.flush()
-
-
-def _nothing() -> None:
-    pass

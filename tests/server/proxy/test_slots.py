@@ -47,6 +47,11 @@ class Application:
         talk.send(ANSWER)
 
 
+def causes(node: RunningNode, resource: str) -> list[str | None]:
+    """The cause in each event of a resource."""
+    return [one["cause"] for one in node.log_lines() if one.get("event") == "resource" and one["resource"] == resource]
+
+
 class Closed:
     """Clients of one page, each of which sends its next request when it has its answer."""
 
@@ -90,6 +95,19 @@ def test_classes_get_their_shares_of_the_slots_against_the_split_of_the_connecti
             wait_for(lambda: counts["/now 200"] > 20 or None, "answers of the class that is always available")
             for one in (urgent, *clients):
                 one.stop()
+            name = server.url.removeprefix("http://") + "@n1"
+            wait_for(lambda: causes(node, name)[-1] is None or None, "the end of the contention is logged")
+            assert causes(node, name)[0] is None
+            assert {*causes(node, name)} - {None} <= {"set", "server"}
+            events = [one for one in node.log_lines() if one.get("event") == "resource"]
+            lines = [one for one in node.log_lines() if one.get("class") == "/a"]
     assert found.keys() == {"/a 200", "/b 200"}
     assert 100 * found["/a 200"] / sum(found.values()) == pytest.approx(60, abs=4)
+    of_server = [one for one in events if one["resource"] == name]
+    assert {one["pool"] for one in of_server} == {name}
+    assert all(1 <= one["limit"] <= SLOTS and one["found"] in ("set", "knee") for one in of_server)
+    assert any(one["cause"] and one["waiting"] > 0 for one in of_server)
+    assert {one["resource"] for one in events} == {name, "n1"}
+    assert {one["resource"] for one in lines} == {name}
+    assert all(1000 * SERVICE_S <= one["work"] <= one["service_ms"] for one in lines if one["decision"] == "served")
     assert application.most <= SLOTS + 1  # one of the class that is always available
