@@ -75,11 +75,25 @@ def measure(
     rules = "".join(f"</{name}>.server_resource = {share}%\n" for name, share in zip(names, shares, strict=True))
     spec.write_text(f"set lifetime = {LIFETIME_MS}ms\n{rules}</z>.available = always\n")
     closed = [f"/{name}/page:0:{count}" for name, count in zip(names, counts, strict=True)]
+
+    def scratch(name: str) -> Path:
+        (folder / name).mkdir(exist_ok=True)
+        return folder / name
+
     with ExitStack() as stack:
-        log = ("--access-log-rotate", "64MB", "--access-log-keep", "1")
+        log = (
+            "--access-log-rotate",
+            "64MB",
+            "--access-log-keep",
+            "1",
+            "--max-connections-per-client",
+            "5000",
+            "--client-share",
+            "100%",
+        )
         nodes = {
-            "plain": stack.enter_context(RunningNode(root, *log, access_log=folder / "plain.log")),
-            "qos": stack.enter_context(RunningNode(root, *log, "--spec", str(spec), access_log=folder / "qos.log")),
+            "plain": stack.enter_context(RunningNode(root, scratch("plain"), *log)),
+            "qos": stack.enter_context(RunningNode(root, scratch("qos"), *log, "--spec", str(spec))),
         }
         if can_pin():
             for node in nodes.values():
@@ -89,9 +103,7 @@ def measure(
             result[which] = load(client, node, options.seconds, closed)
         if options.open:
             best = sum(one["served"] for one in result["qos"]["classes"])
-            offered = [
-                f"/{name}/page:{best * options.open / len(names):.1f}:{OPEN_CONNECTIONS}" for name in names
-            ]
+            offered = [f"/{name}/page:{best * options.open / len(names):.1f}:{OPEN_CONNECTIONS}" for name in names]
             offered.append(f"/z/page:{ALWAYS_PER_S}:{OPEN_CONNECTIONS}")
             result["open"] = load(client, nodes["qos"], options.seconds, offered)
             result["open"]["best"] = best

@@ -14,7 +14,8 @@ queue is empty for a moment must not lose its share for that. So:
 - Owed. While a class that is behind is empty and was served within OWED_S, turns are short: OWED_REQUESTS.
 
 A turn answers at most REQUESTS_MAX requests or WORK_MAX bytes. Requests whose lifetime has ended are denied first, at
-most DENIED_MAX per turn. Within a class requests keep their order.
+most DENIED_MAX per turn; those that come to their turn late count as answered.
+Within a class requests keep their order.
 Pure: times are arguments, and requests act through `Turn`. Neighbours: `qosweb.admission.processor_queue`.
 """
 
@@ -115,8 +116,14 @@ class TurnOrder:
                 continue
             self.waiting -= 1
             cost = 0
+            deadline, request = queue.popleft()
             try:
-                cost = queue.popleft()[1].take_turn(now)
+                if deadline > now:
+                    cost = request.take_turn(now)
+                else:
+                    left -= 1
+                    self.denied += 1
+                    request.miss_turn(now)
             finally:
                 if cost:
                     left -= 1
