@@ -1,15 +1,15 @@
 """Turn order: which waiting request a full processor answers next, by start-time fair queueing.
 
-Each class has a queue and a virtual time. A request that costs ``c`` advances the virtual time of its class by ``c / w``,
-where ``w`` is the weight of the class; the class with the least virtual time is next. So classes that always have
-requests get work in proportion to their weights. (Goyal, Vin, Cheng: Start-time Fair Queueing, 1996.)
+Each class has a queue and a virtual time. A request that costs ``c`` advances the virtual time of its class by
+``c / w``, where ``w`` is the weight of the class; the class with the least virtual time is next. So classes that always
+have requests get work in proportion to their weights. (Goyal, Vin, Cheng: Start-time Fair Queueing, 1996.)
 Always-available classes come first, and are not charged. Classes without weight come last.
 
 Departs: in a closed loop the next requests of a class arrive only after its last ones were answered. A class whose
 queue is empty for a moment must not lose its share for that. So:
 
-- Memory. A class that returns starts at ``max(F, V - credit)``, not at ``max(F, V)``: it makes up for what it missed, at
-  most the `credit`. ``F`` is its own virtual time, ``V`` the greatest at which a request started.
+- Memory. A class that returns starts at ``max(F, V - credit)``, not at ``max(F, V)``: it makes up for what it missed,
+  at most the `credit`. ``F`` is its own virtual time, ``V`` the greatest at which a request started.
 - Early end. A turn ends when the class that is behind runs out of requests: sockets are read, and it may have more.
 - Owed. While a class that is behind is empty and was served within OWED_S, turns are short: OWED_REQUESTS.
 

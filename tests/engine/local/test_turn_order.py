@@ -156,6 +156,7 @@ def test_a_class_that_was_denied_to_the_last_waits_again() -> None:
     bench.order._deny_late(bench.now + 1)
     chosen.lifetime_s = inf
     second.ask(bench.now + 1)
+    assert len(bench.order._heap) == 1
     bench.order.run(bench.now + 1)
     assert (len(first.denials), len(bench.started), bench.order.waiting) == (1, 1, 0)
 
@@ -165,7 +166,7 @@ def test_a_request_that_fails_does_not_stop_its_class() -> None:
         def take_turn(self, now: float) -> int:  # noqa: ARG002
             raise ZeroDivisionError
 
-        def miss_turn(self, now: float) -> None:  # noqa: ARG002
+        def miss_turn(self, now: float) -> None:
             raise NotImplementedError
 
     bench = Bench()
