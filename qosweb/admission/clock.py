@@ -1,8 +1,15 @@
 """Server clock: one monotonic reading per event, and date texts that are formatted once a second."""
 
+from __future__ import annotations
+
 import time
+from math import inf
+from typing import TYPE_CHECKING
 
 from qosweb.http.dates import format_http_date
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 THOUSANDTHS = tuple(f"{number:03}" for number in range(1000))
 
@@ -10,24 +17,36 @@ THOUSANDTHS = tuple(f"{number:03}" for number in range(1000))
 class Clock:
     """Read it once per event. ``second``, ``second_text`` and ``date_line`` belong to the latest reading.
 
-    On the fast path the caller reads ``time.perf_counter()`` itself and calls ``turn`` only when
-    ``next_second_at`` is reached; ``read`` does the same in one call.
+    On the fast path the caller reads ``time.perf_counter()`` itself and calls ``turn`` only when ``due_at`` is reached;
+    ``read`` does the same in one call. So a check that is due every few milliseconds costs a request nothing: `watch`.
     """
 
-    __slots__ = ("_wall_offset", "date_line", "next_second_at", "second", "second_text")
+    __slots__ = ("_check", "_wall_offset", "date_line", "due_at", "next_second_at", "second", "second_text")
 
     def __init__(self) -> None:
+        self._check: Callable[[float], float] | None = None
+        self.next_second_at = -inf
         self.turn(time.perf_counter())
+
+    def watch(self, check: Callable[[float], float]) -> None:
+        """Call ``check`` with the time at the next reading. It returns when to call it again: at a reading then."""
+        self._check = check
+        self.due_at = -inf
 
     def read(self) -> float:
         """Seconds on the monotonic clock that durations and deadlines are measured with."""
         now = time.perf_counter()
-        if now >= self.next_second_at:
+        if now >= self.due_at:
             self.turn(now)
         return now
 
     def turn(self, now: float) -> None:
-        """Start a new second: format its texts."""
+        """Do what is due: begin a new second, call the check."""
+        if now >= self.next_second_at:
+            self._begin_second(now)
+        self.due_at = self.next_second_at if self._check is None else min(self.next_second_at, self._check(now))
+
+    def _begin_second(self, now: float) -> None:
         wall = time.time()
         self._wall_offset = wall - now
         self.second = int(wall)

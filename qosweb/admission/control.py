@@ -29,6 +29,7 @@ from qosweb.admission.capacity_report import CapacityReporter
 from qosweb.admission.class_accounts import ClassAccounts
 from qosweb.admission.classifier import Classifier
 from qosweb.admission.gate import HEAD_BYTES, EngineGate, OpenGate
+from qosweb.admission.processor_queue import ProcessorQueue
 from qosweb.admission.redirects import Redirects
 from qosweb.admission.resources import pool_name, resources_of
 from qosweb.admission.send_weights import SendWeights
@@ -88,6 +89,7 @@ class AdmissionControl:
         self._reporter: CapacityReporter | None = None
         self._send_weights = SendWeights()
         self._gate: OpenGate
+        self.processor: ProcessorQueue | None = None  # if there is an engine
         if policy is None:
             self._gate = OpenGate(clock, self.meter)
         else:
@@ -96,11 +98,12 @@ class AdmissionControl:
             self._gate = gate
             self.driver = gate.driver
             self._reporter = CapacityReporter(gate.driver, self.meter, clock)
+            self.processor = ProcessorQueue(loop, self.engine, self.accounts, clock, self.refresh_limit)
         # The fast path: whether a request of this class with a response of this size may start now; see above. (An
         # attribute saves a call.)
         self.start: Callable[[ClassAccount, int], bool] = self._gate.start
-        self.refresh_limit()
         self.hold: Callable[[ClassAccount, Servers, str], Hold | None] = self._gate.hold
+        self.refresh_limit()
         self.release: Callable[[Hold, int], None] = self._gate.release
 
     # ---- requests
@@ -139,6 +142,8 @@ class AdmissionControl:
         `servers`: the request is for one of these upstream servers, by name; the flag tells whether all nodes share it.
         Its permit names the server. `on_decided` is called later, only if this returns a `Wait`.
         """
+        if self.processor is not None and self.processor.holds and isinstance(self._gate, EngineGate):
+            return self.processor.enter(self._gate, facts, account, size, on_decided, servers)
         return self._gate.enter(facts, account, size, on_decided, servers)
 
     def pool_name(self, servers: Servers) -> str:
@@ -157,10 +162,30 @@ class AdmissionControl:
         return None if lifetime_ms is None else lifetime_ms / 1000
 
     def refresh_limit(self) -> None:
-        """The throttle limits sending from now on, or no longer."""
+        """Sending is limited from now on, or no longer, or the processor is full, or no longer."""
+        gate = self._gate
+        if self.processor is not None and self.processor.holds:
+            self.start, self.hold = _start_nothing, _hold_nothing
+        else:
+            self.start, self.hold = self.start_in_turn(), gate.hold
+
+    def start_in_turn(self) -> Callable[[ClassAccount, int], bool]:
+        """`start` for a request whose turn has come, if the processor is full."""
         gate = self._gate
         is_limited = isinstance(gate, EngineGate) and gate.is_limited
-        self.start = gate.start_throttled if is_limited and isinstance(gate, EngineGate) else gate.start
+        return gate.start_throttled if is_limited and isinstance(gate, EngineGate) else gate.start
+
+    def enter_in_turn(self, run: Callable[[], None]) -> None:
+        """Call ``run``, which handles one request whose turn has come: it is not held again."""
+        processor = self.processor
+        assert processor is not None
+        processor.holds = False
+        self.refresh_limit()
+        try:
+            run()
+        finally:
+            processor.holds = processor.is_full
+            self.refresh_limit()
 
     def send_weights(self, accounts: Sequence[ClassAccount]) -> Sequence[int | None]:
         """The weights of these classes while exactly they can send; see `send_weights`."""
@@ -225,6 +250,8 @@ class AdmissionControl:
     def close(self) -> None:
         if self.driver is not None:
             self.driver.close()
+        if self.processor is not None:
+            self.processor.close()
 
     # ---- events of the engine
 
@@ -263,3 +290,11 @@ class AdmissionControl:
     def _on_access(self, page_sets: Iterable[int]) -> None:
         if self.driver is not None:
             self.driver.accessed(page_sets)
+
+
+def _start_nothing(account: ClassAccount, size: int) -> bool:  # noqa: ARG001
+    return False
+
+
+def _hold_nothing(account: ClassAccount, servers: Servers, name: str) -> None:  # noqa: ARG001
+    return None

@@ -15,6 +15,7 @@ BENCHMARKS = {
     "line": "shares on an outgoing line whose rate nobody has set, in network namespaces",
     "loadgen": "the load generator, compared with wrk at the same rate",
     "memory": "memory of a node before and after a million requests",
+    "processor": "shares while the processor is full, and no capacity is set",
     "proxy": "a reverse proxy, compared with nginx and HAProxy by processor time per request",
     "queries": "queries of the data service, shared by 1, 3 and 5 members; round robin and least loaded",
     "sending": "a node with a set capacity: what one client gets, and what slow readers cost others",

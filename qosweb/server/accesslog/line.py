@@ -123,6 +123,22 @@ class JsonLines:
         """The part of a line that is constant for every plain GET of one page, after the class."""
         return f',"decision":"served","status":{status},"bytes":{size}'
 
+    def held_tail(self, decision: str, status: int, size: int) -> str:
+        """`page_tail` of a plain GET that was not served."""
+        return f',"decision":"{decision}","status":{status},"bytes":{size}'
+
+    def held_line(
+        self, ts: str, rid: str, client_part: str, host_part: str, page_part: str, wait_s: float, service_s: float,
+        reason: str,
+    ) -> str:  # fmt: skip
+        """The line of a plain GET that waited for its turn, joined from prepared parts."""
+        reason_part = f',"reason":"{reason}"' if reason else ""
+        return (
+            f'{{"ts":{ts},"rid":"{rid}",{client_part},"method":"GET","host":{host_part},{page_part},'
+            f'"queue_ms":{wait_s * 1e3:.3f},"service_ms":{service_s * 1e3:.3f},'
+            f'"total_ms":{(wait_s + service_s) * 1e3:.3f}{reason_part}}}\n'
+        )
+
     def plain_line(self, ts: str, rid: str, client_part: str, host_part: str, page_part: str, ms: str) -> str:
         """The line of a plain GET, joined from prepared parts."""
         return (

@@ -147,6 +147,47 @@ class AccessRecorder:
             if len(lines) >= BATCH_LINES:
                 self.flush()
 
+    def served_in_turn(
+        self, client_part: str, page: Page, host: str, account: ClassAccount, arrived: float, started: float
+    ) -> None:
+        """Record a plain GET that was served from memory after it had waited for its turn."""
+        wait_s, service_s = started - arrived, time.perf_counter() - started
+        account.plain_served += 1
+        account.bytes_sent += page.size
+        account.observe_service(service_s)
+        account.observe_wait(wait_s)
+        page_part = f"{page.log_part}{account.quoted}{page.log_tail}"
+        self._record_held(client_part, host, page_part, arrived, wait_s, service_s)
+
+    def ended_in_queue(
+        self, client_part: str, path: str, host: str, account: ClassAccount, arrived: float,
+        *, decision: str, status: int, size: int, reason: str,
+    ) -> None:  # fmt: skip
+        """Record a plain GET that was denied, or left by its client, while it waited for its turn."""
+        now = self._clock.read()
+        account.decisions[decision] += 1
+        account.bytes_sent += size
+        account.other_bytes += size
+        account.observe_wait(now - arrived)
+        account.service_counts[0] += 1
+        self._noted_bytes += size
+        self.statuses[status] += 1
+        tail = self._json.held_tail(decision, status, size)
+        page_part = f"{self._json.page_part(path)}{account.quoted}{tail}"
+        self._record_held(client_part, host, page_part, arrived, now - arrived, 0.0, reason)
+
+    def _record_held(
+        self, client_part: str, host: str, page_part: str, arrived: float, wait_s: float, service_s: float,
+        reason: str = "",
+    ) -> None:  # fmt: skip
+        self._requests = number = self._requests + 1
+        if self._log is not None:
+            ts, rid = self._clock.wall_text(arrived), f"{self._rid_prefix}{number}"
+            line = self._json.held_line(ts, rid, client_part, host, page_part, wait_s, service_s, reason)
+            self._lines.append(line)
+            if len(self._lines) >= BATCH_LINES:
+                self.flush()
+
     # ---- the fast path of forwarded requests
 
     @property

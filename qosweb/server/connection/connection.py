@@ -6,8 +6,8 @@ and passes the stages of ``qosweb.server.pipeline``. While a request has to wait
 that arrive are held back up to a limit, and beyond it reading is paused. So responses keep the order of requests, and a
 client that sends faster than it reads only fills its own buffers.
 
-One class per concern, each derived from the one below it: ``closing``, ``sending``, ``forwarding``, ``timeouts``, and
-reading here.
+One class per concern, each derived from the one below it: ``closing``, ``sending``, ``forwarding``, ``timeouts``,
+``turns``, and reading here.
 
 The state of a connection follows from its attributes. The first that is set counts:
 
@@ -17,6 +17,7 @@ The state of a connection follows from its attributes. The first that is set cou
     _write_paused              the client reads its responses too slowly
     _relay                     another server responds
     _exchange                  a request waits for its body, for the disk or for its turn
+    _held                      a plain request waits for its turn, as the processor is full
     _in_head                   a head has arrived in part
     none of them               idle; ``_blocked`` is true in all states but the last two
 """
@@ -31,7 +32,7 @@ from qosweb.server.connection.connections import ConnectionDecision
 from qosweb.server.connection.fast_path import PlainHead, read_plain
 from qosweb.server.connection.head_parser import HeadParser, RejectedHead
 from qosweb.server.connection.sending import RETRY, WRITE_BUFFER_HIGH, WRITE_BUFFER_LOW
-from qosweb.server.connection.timeouts import Timeouts
+from qosweb.server.connection.turns import Turns
 from qosweb.server.pipeline import proceed
 from qosweb.server.proxy.attempts import ForwardTarget
 from qosweb.server.proxy.request_body import CONTINUE
@@ -56,20 +57,18 @@ _REFUSALS = {
 }
 
 
-class HttpConnection(Timeouts):
-    """Reads requests; `Timeouts`, `Forwarding`, `Sending` and `Closing` are its other parts."""
+class HttpConnection(Turns):
+    """Reads requests; `Turns`, `Timeouts`, `Forwarding`, `Sending` and `Closing` are its other parts."""
 
-    __slots__ = ("_consuming", "_eof", "_forward_heads", "_known_heads", "_opening", "_resources")
+    __slots__ = ("_consuming", "_forward_heads", "_known_heads", "_opening")
 
     def __init__(self, context: ConnectionContext, opening: Opening | None = None) -> None:
         """``opening``: the connection until now, if the node's `Listener` has accepted it."""
         super().__init__(context)
         self._opening = opening
-        self._resources = context.site.store.resources
         self._known_heads = context.plain_heads.known
         self._forward_heads = context.forward_heads.known
         self._consuming = False
-        self._eof = False
 
     # ---- callbacks of the event loop
 
@@ -102,6 +101,7 @@ class HttpConnection(Timeouts):
         self._transport = None
         self._reader = None
         self._unread.clear()
+        self._leave_turns()
         if self._lingering is not None:
             self._lingering.cancel()
             self._context.connections.lingering.give_back(self.client)
@@ -157,11 +157,11 @@ class HttpConnection(Timeouts):
             self._hold(data)
             return
         now = perf_counter()
-        if now >= self._clock.next_second_at:
+        if now >= self._clock.due_at:
             self._clock.turn(now)
         if self._log_part and not self._in_head:
             if (plain := self._known_heads.get(data)) is not None:
-                if self._answer_plain(plain, now):
+                if self._answer_plain(plain, now) or self._wait_for_turn(plain, data, now):
                     return
             elif (known := self._forward_heads.get(data)) is not None and self._forward_plain(
                 known, data, len(data), now
@@ -202,7 +202,7 @@ class HttpConnection(Timeouts):
         context = self._context
         if self._log_part and not self._in_head:
             known = self._known_heads.get(piece)  # for pipelined heads; data_received has looked up single ones
-            if known is not None and self._answer_plain(known, now):
+            if known is not None and (self._answer_plain(known, now) or self._wait_for_turn(known, piece, now)):
                 return end
             forward = self._forward_heads.get(piece)
             if forward is not None and (after := self._forward_plain(forward, data, end, now)):
@@ -219,7 +219,7 @@ class HttpConnection(Timeouts):
             if has_files and (plain := self._read_plain(head)) is not None:
                 if is_single_piece:
                     context.plain_heads.remember(piece, plain)
-                if self._answer_plain(plain, now):
+                if self._answer_plain(plain, now) or (is_single_piece and self._wait_for_turn(plain, piece, now)):
                     return end
             if context.site.routes is not None and (forward := context.forward_heads.read(head)) is not None:
                 if is_single_piece:
@@ -313,7 +313,7 @@ class HttpConnection(Timeouts):
         """Continue with the data that was held back, unless the connection still has to wait."""
         if self._exchange is not None or self._sender is not None or self._write_paused or self._closing:
             return
-        if self._relay is not None:
+        if self._relay is not None or self._held is not None:
             return
         self._blocked = False
         if self._consuming:

@@ -1,7 +1,7 @@
 """Time limits of a connection: slow heads, slow readers, stalled bodies, a disk that hangs, idle clients.
 
 There is no timer per request: the connection table calls `Timeouts.check_time` of every connection twice a second.
-Neighbours: ``forwarding`` is below, ``connection`` derives from it.
+Neighbours: ``forwarding`` is below, ``turns`` derives from it.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from qosweb.server.request.answers import explain
 
 if TYPE_CHECKING:
     from qosweb.server.connection.context import ConnectionContext
+    from qosweb.server.connection.turns import HeldHead
     from qosweb.server.request.answers import Answer
     from qosweb.server.request.exchange import Exchange
 
@@ -24,11 +25,12 @@ PROGRESS_MIN = 16 << 10  # bytes that a client has to take within the send timeo
 class Timeouts(Forwarding):
     """The part of `HttpConnection` that enforces time limits."""
 
-    __slots__ = ("_exchange", "_in_head", "_mark_left")
+    __slots__ = ("_exchange", "_held", "_in_head", "_mark_left")
 
     def __init__(self, context: ConnectionContext) -> None:
         super().__init__(context)
         self._exchange: Exchange | None = None  # the waiting request
+        self._held: HeldHead | None = None  # the plain request that waits for its turn
         self._in_head = False  # a head has arrived in part
         self._mark_left = 0  # bytes that the client had not taken at _mark_at
 
@@ -44,6 +46,8 @@ class Timeouts(Forwarding):
             if not self._makes_progress(now):
                 counts.send_timeouts += 1
                 self.abort()
+        elif self._held is not None:
+            pass  # its lifetime ends its wait
         elif self._relay is not None:
             self._relay.check_time(now)
         elif self._exchange is not None:

@@ -122,6 +122,9 @@ class Node:
             per_client_max=settings.max_connections_per_client,
             share_ppm=settings.client_share,
         )
+        if self.admission.processor is not None:
+            self.admission.processor.connections = lambda: len(self.connections)
+            self.clock.watch(self.admission.processor.check)
         self.open_files = SharedPlaces(settings.max_open_files, settings.client_share)
         self.membership: ClusterMembership | None = None
         self.policies = PolicyChanges(settings, self.admission, policy, lambda: self.membership is not None)

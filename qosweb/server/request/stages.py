@@ -47,7 +47,7 @@ ALLOW = ("Allow", "GET, HEAD, OPTIONS")
 RANGES_MAX = 16
 BLOCKED = "blocked"  # the decision for the access log
 
-_explain_denial = functools.lru_cache(maxsize=256)(explain)  # under overload most requests get one of a few responses
+explain_denial = functools.lru_cache(maxsize=256)(explain)  # under overload most requests get one of a few responses
 
 Step = Answer | ForwardTarget | Waiting | None
 
@@ -212,7 +212,7 @@ def admit(exchange: Exchange, site: Site) -> Step:
         return ForwardTarget(decided.target, None, decided.origin, decided.node)
     if isinstance(decided, Denial):
         exchange.reason = decided.reason
-        return _explain_denial(decided.status, decided.text, decided.fields)
+        return explain_denial(decided.status, decided.text, decided.fields)
     return explain(decided.status, decided.text, decided.fields)
 
 
