@@ -299,6 +299,13 @@ class ServeSettings:
         default=False,
     )
 
+    find_processor: bool = _option(
+        _yes_or_no,
+        "",
+        "while the processor is full, let requests wait and answer them by class (Linux; experimental)",
+        default=False,
+    )
+
     max_connections: int = _option(_at_least_one, "N", "most connections in total", default=12_000)
     max_connections_per_client: int = _option(
         _at_least_one, "N", "most connections of one client address (IPv6: one /64)", default=1_000

@@ -40,6 +40,7 @@ VALID = {
     "proxy-protocol": "yes",
     "site": "yes",
     "find-line": "yes",
+    "find-processor": "yes",
     "multicast": "239.1.2.3:7000%eth0",
 }
 MULTICAST_NEEDS = {"site": "yes", "data-dir": "data", "bootstrap": "yes", "key-file": "key"}
@@ -95,6 +96,7 @@ def test_command_line_before_environment_before_file_before_default(spec: Option
         "proxy-protocol": ("yes", "no", "yes"),
         "site": ("yes", "no", "yes"),
         "find-line": ("yes", "no", "yes"),
+        "find-processor": ("yes", "no", "yes"),
         "join": ("h:1", "h:2", "h:3"),
         "bootstrap": ("yes", "no", "yes"),
         "public-url": ("http://h:1", "http://h:2", "http://h:3"),

@@ -24,6 +24,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from cluster.names import ProcessId
+from qosweb.admission.active_weights import ActiveWeights
 from qosweb.admission.capacity_meter import CapacityMeter
 from qosweb.admission.capacity_report import CapacityReporter
 from qosweb.admission.class_accounts import ClassAccounts
@@ -32,7 +33,6 @@ from qosweb.admission.gate import HEAD_BYTES, EngineGate, OpenGate
 from qosweb.admission.processor_queue import ProcessorQueue
 from qosweb.admission.redirects import Redirects
 from qosweb.admission.resources import pool_name, resources_of
-from qosweb.admission.send_weights import SendWeights
 from qosweb.engine.engine import Engine
 
 if TYPE_CHECKING:
@@ -68,13 +68,15 @@ class AdmissionControl:
         is_member: bool = False,
         life: int = 0,
         index: str = "index.html",
+        finds_processor: bool = False,
         listener: EngineListener | None = None,
         log_message: Callable[[str], None] = lambda _text: None,
     ) -> None:
         """`policy` None: everything is admitted, and there is no engine. `capacity_bps` None: it is measured.
 
         `throttle`: responses are paced, each to at least the rate of its channel (`Permit.rate_bps`). `is_member` and
-        `life` are those of `Engine`. `index` is the page of a directory. `listener` gets the events of the engine after
+        `life` are those of `Engine`. `index` is the page of a directory. `finds_processor`:
+        requests wait for their turns while the processor is full. `listener` gets the events of the engine after
         admission control has handled them; `log_message` prints a line for the operator.
         """
         self._clock = clock
@@ -87,9 +89,9 @@ class AdmissionControl:
         self.redirects = Redirects(log_message)
         self.accounts = ClassAccounts(self._classifier(policy))
         self._reporter: CapacityReporter | None = None
-        self._send_weights = SendWeights()
+        self._weights = ActiveWeights()
         self._gate: OpenGate
-        self.processor: ProcessorQueue | None = None  # if there is an engine
+        self.processor: ProcessorQueue | None = None
         if policy is None:
             self._gate = OpenGate(clock, self.meter)
         else:
@@ -98,7 +100,8 @@ class AdmissionControl:
             self._gate = gate
             self.driver = gate.driver
             self._reporter = CapacityReporter(gate.driver, self.meter, clock)
-            self.processor = ProcessorQueue(loop, self.engine, self.accounts, clock, self.refresh_limit)
+            if finds_processor:
+                self.processor = ProcessorQueue(loop, self.engine, self.accounts, clock, self.refresh_limit)
         # The fast path: whether a request of this class with a response of this size may start now; see above. (An
         # attribute saves a call.)
         self.start: Callable[[ClassAccount, int], bool] = self._gate.start
@@ -188,10 +191,10 @@ class AdmissionControl:
             self.refresh_limit()
 
     def send_weights(self, accounts: Sequence[ClassAccount]) -> Sequence[int | None]:
-        """The weights of these classes while exactly they can send; see `send_weights`."""
+        """The weights of these classes while exactly they can send; see `active_weights`."""
         if self.engine is None:
             return [0] * len(accounts)
-        return self._send_weights.of(tuple([one.number for one in accounts]), self.engine.machine.scheduler.bound)
+        return self._weights.of(tuple([one.number for one in accounts]), self.engine.machine.scheduler.bound)
 
     @property
     def in_service(self) -> int:

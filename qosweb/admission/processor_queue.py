@@ -15,6 +15,7 @@ from __future__ import annotations
 from math import inf
 from typing import TYPE_CHECKING
 
+from qosweb.admission.active_weights import ActiveWeights
 from qosweb.admission.loop_busy_time import LoopBusyTime
 from qosweb.admission.outcomes import Denial, Wait
 from qosweb.engine.laws.saturation import WINDOW_S, SaturationLaw
@@ -41,11 +42,10 @@ SHARES_EVERY_S = 0.1
 CREDIT_S = 0.05
 TURN_COST = 256  # of a request in addition to its body, for shares
 RETRY_S = 1
-MASKS_MAX = 64
 
 
 class ProcessorQueue:
-    """One per process that has a policy. `connections` counts the open ones; `on_switch` follows each change."""
+    """One per process that has a policy. `on_switch` is called when requests begin to be held, and when that ends."""
 
     def __init__(
         self,
@@ -60,7 +60,7 @@ class ProcessorQueue:
         self.is_full = False  # the processor
         self.holds = False  # requests have to wait for their turns
         self.switches = 0  # how often the processor became full
-        self.connections: Callable[[], int] = lambda: 0
+        self._connections: Callable[[], int] = lambda: 0
         self._loop = loop
         self._engine = engine
         self._accounts = accounts
@@ -69,8 +69,12 @@ class ProcessorQueue:
         self._busy = LoopBusyTime()
         self._runs = False
         self._shares_at = -inf
-        self._bound: BoundPolicy | None = None
-        self._shares_by_active: dict[tuple[int, ...], tuple[int, ...]] = {}
+        self._weights = ActiveWeights()
+
+    def start(self, connections: Callable[[], int]) -> None:
+        """Watch the processor from now on. `connections` counts those that are open."""
+        self._connections = connections
+        self._clock.watch(self.check)
 
     def close(self) -> None:
         self._busy.close()
@@ -78,7 +82,7 @@ class ProcessorQueue:
     def check(self, now: float) -> float:
         """Look at the last window. Returns when to look again."""
         law, order = self.law, self.order
-        is_shared = self.connections() > 1
+        is_shared = self._connections() > 1
         law.observe(now, self._busy.read_s(), order.work, is_shared=is_shared, waiting=order.waiting)
         if law.is_saturated != self.is_full:
             self.is_full = self.holds = law.is_saturated
@@ -162,24 +166,16 @@ class ProcessorQueue:
         active = tuple(
             sorted(known[name] for name, one in by_name.items() if name in known and one.came_at > now - ACTIVE_S)
         )
-        if bound is not self._bound or len(self._shares_by_active) >= MASKS_MAX:
-            self._bound = bound
-            self._shares_by_active.clear()
-        shares = self._shares_by_active.get(active)
-        if shares is None:
-            wanted = [0] * len(bound.always)
-            for number in active:
-                wanted[number] = 0 if bound.always[number] else PPM
-            shares = self._shares_by_active[active] = bound.shares(wanted)
+        weights = dict(zip(active, self._weights.of(active, bound), strict=True))
         for name, one in by_name.items():
             if name in known:
-                self._set_terms(one, bound, known[name], shares[known[name]])
+                self._set_terms(one, bound, known[name], weights.get(known[name]))
             else:
                 one.set_weight(0.0)  # of an earlier policy
 
     @staticmethod
-    def _set_terms(one: TurnClass, bound: BoundPolicy, number: int, share_ppm: int) -> None:
-        one.set_weight(None if bound.always[number] else (share_ppm or bound.guaranteed[number]) / PPM)
+    def _set_terms(one: TurnClass, bound: BoundPolicy, number: int, weight_ppm: int | None) -> None:
+        one.set_weight(None if bound.always[number] else (weight_ppm or bound.guaranteed[number]) / PPM)
         lifetime_ms = bound.terms[number].lifetime_ms
         one.lifetime_s = inf if lifetime_ms is None else lifetime_ms / 1000
 

@@ -93,7 +93,9 @@ def measure(
         )
         nodes = {
             "plain": stack.enter_context(RunningNode(root, scratch("plain"), *log)),
-            "qos": stack.enter_context(RunningNode(root, scratch("qos"), *log, "--spec", str(spec))),
+            "qos": stack.enter_context(
+                RunningNode(root, scratch("qos"), *log, "--spec", str(spec), "--find-processor")
+            ),
         }
         if can_pin():
             for node in nodes.values():

@@ -151,10 +151,24 @@ def cluster_of(node: Node) -> dict[str, object]:
             "cluster_bytes_per_s": engine.machine.capacity_bps,
             "set_by_hand": node.settings.capacity is not None,
             "line": _line(node),
+            "processor": _processor(node),
         },
         "nodes": {} if engine is None else _nodes(engine),
         "live": {name: _live(one) for name, one in sorted(node.live.nodes.items())},
         "tickets": dict(node.admission.redirects.verdicts),
+    }
+
+
+def _processor(node: Node) -> dict[str, object] | None:
+    """The node's processor, with `--find-processor`."""
+    processor = node.admission.processor
+    if processor is None:
+        return None
+    return {
+        "state": "full" if processor.is_full else "free",
+        "waiting": processor.order.waiting,
+        "bytes_per_s": int(processor.law.capacity_per_s) or None,
+        "times_full": processor.switches,
     }
 
 

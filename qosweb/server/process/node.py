@@ -106,6 +106,7 @@ class Node:
             is_member=settings.is_member,
             life=int(self.started_at),
             index=settings.index,
+            finds_processor=settings.find_processor,
             listener=self,
             log_message=log_message,
         )
@@ -123,8 +124,7 @@ class Node:
             share_ppm=settings.client_share,
         )
         if self.admission.processor is not None:
-            self.admission.processor.connections = lambda: len(self.connections)
-            self.clock.watch(self.admission.processor.check)
+            self.admission.processor.start(lambda: len(self.connections))
         self.open_files = SharedPlaces(settings.max_open_files, settings.client_share)
         self.membership: ClusterMembership | None = None
         self.policies = PolicyChanges(settings, self.admission, policy, lambda: self.membership is not None)

@@ -1,8 +1,8 @@
-"""Weights in the order of sending: shares of the classes that can send, whatever they sent before."""
+"""Weights of active classes: their shares, whatever they sent before."""
 
 from __future__ import annotations
 
-from qosweb.admission.send_weights import SendWeights
+from qosweb.admission.active_weights import ActiveWeights
 from qosweb.webqos import Environment
 from tests.engine.driver import policy_of
 
@@ -11,7 +11,7 @@ TEXT = "</now>.available = always\n</a>.server_resource = 65%\n</b>.server_resou
 
 def weights(text: str, *names: str) -> list[int | None]:
     policy = policy_of(text)
-    return SendWeights().of(tuple(policy.names.index(name) for name in names), policy.bind(Environment()))
+    return ActiveWeights().of(tuple(policy.names.index(name) for name in names), policy.bind(Environment()))
 
 
 def test_classes_that_can_send_have_the_shares_of_the_rules() -> None:
@@ -32,11 +32,11 @@ def test_a_ceiling_holds_against_the_only_other_class_that_can_send() -> None:
 def test_a_class_of_an_earlier_policy_gets_what_others_leave() -> None:
     policy = policy_of(TEXT)
     a = policy.names.index("/a")
-    assert SendWeights().of((a, 99), policy.bind(Environment()))[1] == 0
+    assert ActiveWeights().of((a, 99), policy.bind(Environment()))[1] == 0
 
 
 def test_weights_follow_a_change_of_the_policy() -> None:
-    found, policy = SendWeights(), policy_of(TEXT)
+    found, policy = ActiveWeights(), policy_of(TEXT)
     ab = (policy.names.index("/a"), policy.names.index("/b"))
     found.of(ab, policy.bind(Environment()))
     other = policy_of(TEXT.replace("65", "20").replace("35", "80"))

@@ -1,8 +1,8 @@
-"""Weights of classes in the order of sending.
+"""Weights of the classes that are active at this node now: while they send, or wait for the processor.
 
-The weights of the classes that can send now are the shares that they would have if exactly these classes demanded
-everything. The demand in the replicated state does not count here: it follows what a class got, and a class that got
-too little, because its few connections could not ask for more, would then keep too little.
+The weights are the shares that these classes would have if exactly they demanded everything. The demand in the
+replicated state does not count here: it follows what a class got, and a class that got too little, because its few
+connections could not ask for more, would then keep too little.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 KEPT_MAX = 1024
 
 
-class SendWeights:
+class ActiveWeights:
     """Computes weights for the policy in force, and remembers them for each set of classes."""
 
     def __init__(self) -> None:
