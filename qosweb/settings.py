@@ -419,7 +419,7 @@ GROUPS: tuple[tuple[str, tuple[str, ...]], ...] = (
     (
         "capacity and upstream servers",
         (
-            "capacity", "find-line", "upstream", "upstream-timeout", "upstream-connections", "max-streams",
+            "capacity", "find-line", "find-processor", "upstream", "upstream-timeout", "upstream-connections", "max-streams",
             "stream-after", "stream-idle",
         ),
     ),
