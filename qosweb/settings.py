@@ -419,8 +419,8 @@ GROUPS: tuple[tuple[str, tuple[str, ...]], ...] = (
     (
         "capacity and upstream servers",
         (
-            "capacity", "find-line", "find-processor", "upstream", "upstream-timeout", "upstream-connections", "max-streams",
-            "stream-after", "stream-idle",
+            "capacity", "find-line", "find-processor", "upstream", "upstream-timeout", "upstream-connections",
+            "max-streams", "stream-after", "stream-idle",
         ),
     ),
     ("access log", ("access-log", "access-log-format", "access-log-rotate", "access-log-keep", "access-log-fields")),
