@@ -6,7 +6,7 @@ A batch has one row of sums per epoch and class. Sums are integers, because batc
 
 A time above `CAP` times the usual time of its class counts as the cap: tails and hangs must not decide a comparison
 of means, and a request that has not ended by then can be counted without waiting for it. Failed requests have no
-time.
+time. Times below `SECONDS_MIN` count as that: a server that responds faster at any level is not to be limited.
 Neighbours: `knee` absorbs batches.
 """
 
@@ -22,7 +22,7 @@ LN_CAP = log(CAP)
 MEAN_OVER = 50  # ends: the window of the running means
 DEVIATION_MAX = 4.0  # squared, of ln R: one outlier does not make a class noisy
 MICRO = 1_000_000
-SECONDS_MIN = 1e-6
+SECONDS_MIN = 1e-3  # shorter times count as this: a queue inside a server that no request waits for is no harm
 
 Tag = tuple[int, int]  # epoch, in service
 

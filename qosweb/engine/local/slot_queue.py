@@ -121,10 +121,19 @@ class SlotQueue(RequestQueue):
         sampler.epoch = epoch
         request.tag = sampler.start(request.class_number, max(1, in_service), is_limited)
 
-    def finish(self, request: Request, cost: int, until_s: float | None = None, *, failed: bool = False) -> None:  # noqa: ARG002
+    def finish(
+        self,
+        request: Request,
+        cost: int,
+        until_s: float | None = None,  # noqa: ARG002
+        *,
+        failed: bool = False,
+        service_s: float | None = None,
+    ) -> None:
         """A running request has left its server after this slot time; 0: it was never sent there.
 
-        `failed`: the server did not respond, or with an error.
+        `failed`: the server did not respond, or with an error. `service_s`: what the server took, if that is known to
+        be less than the slot time.
         """
         if request.phase is not RUNNING:
             return
@@ -133,7 +142,7 @@ class SlotQueue(RequestQueue):
         if failed:
             sampler.fail(request.class_number, request.tag)
         elif cost > 0:
-            sampler.end(request.class_number, cost / SLOT, request.tag)
+            sampler.end(request.class_number, cost / SLOT if service_s is None else service_s, request.tag)
         number = request.number
         del self._own[number]
         self._balance[request.server] -= 1
