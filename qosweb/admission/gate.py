@@ -88,7 +88,7 @@ class OpenGate:
     def resize(self, permit: Permit, size: int) -> None:  # noqa: ARG002
         permit.meter_mark = self._meter.restart(self._clock.read())
 
-    def leave_server(self, permit: Permit, *, failed: bool) -> None:
+    def leave_server(self, permit: Permit, *, failed: bool = False, withdrawn: bool = False) -> None:
         pass
 
     def lend(self, permit: Permit, bytes_sent: int) -> None:
@@ -270,7 +270,7 @@ class EngineGate(OpenGate):
             slot_since=now,
         )  # fmt: skip
 
-    def leave_server(self, permit: Permit, *, failed: bool) -> None:
+    def leave_server(self, permit: Permit, *, failed: bool = False, withdrawn: bool = False) -> None:
         queue, request = permit.queue, permit.request
         assert queue is not None
         assert request is not None
@@ -278,7 +278,8 @@ class EngineGate(OpenGate):
             now, since = self._clock.read(), permit.slot_since
             queue.now_ms = self.driver.now_ms()
             service_s = self._turns.service_s(since, now)
-            queue.finish(request, max(1, int((now - since) * SLOT)), failed=failed, service_s=service_s)
+            used_us = max(1, int((now - since) * SLOT))
+            queue.finish(request, used_us, failed=failed, withdrawn=withdrawn, service_s=service_s)
             self.driver.poke()
 
     def outcome(self, pending: WaitingRequest, request: Request, decision: Decision) -> Decided:
@@ -359,7 +360,7 @@ class EngineGate(OpenGate):
         assert request is not None
         local_queue = self._engine.local_queue
         if permit.queue is not None:
-            self.leave_server(permit, failed=True)
+            self.leave_server(permit, withdrawn=True)  # if it has not left: it was not forwarded, or no longer
             local_queue.served(permit.account.number, 0, self.fixed_bytes + bytes_sent)  # the node has sent it
             super().settle(permit, bytes_sent, is_sample=False)
             return

@@ -86,8 +86,13 @@ class Sampler:
         sums.ln_in_service += log(tag[1])
 
     def fail(self, number: int, tag: Tag) -> None:
-        """A request ended by an error or a time-out, or its client left."""
+        """A request ended by an error or a time-out."""
         self._of(tag[0], number).failed += 1
+
+    def withdraw(self, number: int, tag: Tag) -> None:
+        """The client of a request left: it says nothing about the server."""
+        if tag[0] != UNLIMITED:
+            self._of(tag[0], number).started -= 1
 
     def take(self) -> SampleBatch:
         """The sums since the last call."""
