@@ -179,7 +179,9 @@ class Knee:
             self._step_phase(in_service)
             if self._judge_cohorts():
                 self._choose()
-            elif self._times.alarmed(self.level, now_s) and now_s - self._alarm_s > max(ALARM_PAUSE_S, 4 * self._times.mean_s):
+            elif self._times.alarmed(self.level, now_s) and now_s - self._alarm_s > max(
+                ALARM_PAUSE_S, 4 * self._times.mean_s
+            ):
                 self._alarm()
         if self._decided == self.epoch:
             return None
