@@ -188,7 +188,7 @@ def test_requests_go_to_the_server_with_most_free_slots() -> None:
 
 
 def test_servers_that_are_equally_free_take_turns() -> None:
-    """Light traffic: never more than one request in service. Then a queue, in which requests are granted their slots."""
+    """Light traffic: never more than one request in service."""
     gateway = Gateway(SHARES, report("app", 4), report("other", 4))
     served = Counter[str]()
     for number in range(40):

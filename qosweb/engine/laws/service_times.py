@@ -6,8 +6,9 @@ is a dip.
 
 The alarm is a CUSUM (Page, 1954) of the excess of ln R over what the base and the number in service explain, in units
 of the standard deviation. The reference value .35 and the threshold 16 detect a shift of .7 standard deviations after
-some 40 samples; it has to last for 40 ms, because many requests may share one pause of the server. A young base is uncertain, so the reference value is higher for it. All samples count, limited or
-not: those of one phase alone are length-biased, and places can vanish while the limit does not bind.
+some 40 samples. It has to last for 40 ms, because many requests may share one pause of the server. A young base is
+uncertain, so the reference value is higher for it. All samples count, limited or not: those of one phase alone are
+length-biased, and places can vanish while the limit does not bind.
 Neighbours: `knee`, `service_samples`.
 """
 

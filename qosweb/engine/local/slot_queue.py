@@ -137,8 +137,8 @@ class SlotQueue(RequestQueue):
     ) -> None:
         """A running request has left its server after this slot time; 0: it was never sent there.
 
-        `failed`: the server did not respond, or with an error. `withdrawn`: its client left. `service_s`: what the server
-        took, if that is known to be less than the slot time.
+        `failed`: the server did not respond, or with an error. `withdrawn`: its client left. `service_s`: what the
+        server took, if that is known to be less than the slot time.
         """
         if request.phase is not RUNNING:
             return
