@@ -55,7 +55,7 @@ from qosweb.engine.laws.bypass_guard import BypassGuard, ClassFall
 from qosweb.engine.laws.knee_posterior import KneePosterior
 from qosweb.engine.laws.service_samples import CAP, MICRO, UNLIMITED
 from qosweb.engine.laws.service_times import ServiceTimes
-from qosweb.engine.laws.tolerance import Tolerance
+from qosweb.engine.laws.tolerance import WaitTolerance
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -136,7 +136,7 @@ class Knee:
         if level:
             self._posterior.begin_at(self.level)
         self._times = ServiceTimes()
-        self._tolerance = Tolerance()
+        self._tolerance = WaitTolerance()
         self._guard = BypassGuard(self.level)
         self._outcomes: deque[bool] = deque(maxlen=OUTCOMES)  # True: failed
         self._searching = True

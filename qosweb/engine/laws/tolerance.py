@@ -28,7 +28,7 @@ WINDOW_S = 0.5  # longer than phases: the same reduction before and in a dip
 _LN_MIN = log(SECONDS_MIN)
 
 
-class Tolerance:
+class WaitTolerance:
     """Measures the rate of a server, and reduces service times by the tolerated wait."""
 
     __slots__ = ("_ended", "_rate_per_s", "_since_s")

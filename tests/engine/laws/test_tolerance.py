@@ -8,18 +8,18 @@ import pytest
 
 from qosweb.engine.laws.service_samples import MICRO, SampleRow
 from qosweb.engine.laws.service_times import LASTS_S, ServiceTimes
-from qosweb.engine.laws.tolerance import Tolerance
+from qosweb.engine.laws.tolerance import WaitTolerance
 
 
-def tolerance_at(rate_per_s: int) -> Tolerance:
-    found = Tolerance()
+def tolerance_at(rate_per_s: int) -> WaitTolerance:
+    found = WaitTolerance()
     for tick in range(1, 500):
         found.apply(SampleRow(1, 0, ended=rate_per_s // 100))
         found.advance(tick / 100)
     return found
 
 
-def reduced_ms(found: Tolerance, seconds: float) -> float:
+def reduced_ms(found: WaitTolerance, seconds: float) -> float:
     row = SampleRow(1, 0, ended=10, ln=round(10 * MICRO * log(seconds)))
     found.apply(row)
     return float(round(1000 * 2.718281828459045 ** (row.ln / MICRO / row.ended), 3))
