@@ -276,9 +276,10 @@ class EngineGate(OpenGate):
         assert request is not None
         if request.phase is Phase.RUNNING:
             now, since = self._clock.read(), permit.slot_since
+            permit.slot_s = now - since
             queue.now_ms = self.driver.now_ms()
             service_s = self._turns.service_s(since, now)
-            used_us = max(1, int((now - since) * SLOT))
+            used_us = max(1, int(permit.slot_s * SLOT))
             queue.finish(request, used_us, failed=failed, withdrawn=withdrawn, service_s=service_s)
             self.driver.poke()
 
