@@ -172,7 +172,7 @@ class Admin:
         if policy.has_errors:
             return web.Response(status=422, text=diagnostics)
         try:
-            index = await self._node.put_policy(policy, PUT_S)
+            index = await self._node.policies.put(policy, PUT_S)
         except UsageError as error:
             return web.Response(status=409, text=f"{error}\n")
         except TimeoutError:

@@ -8,18 +8,14 @@ from math import inf
 from typing import TYPE_CHECKING
 
 from qosweb.admission import AdmissionControl, Clock
-from qosweb.engine.replicated.compiled_policy import CompiledPolicy
 from qosweb.errors import UsageError
 from qosweb.http.forwarded import TrustedNetworks
 from qosweb.http.request_heads import RequestHeads
-from qosweb.releases.ledger import ReleaseLedger
 from qosweb.server.accesslog.recorder import AccessRecorder
-from qosweb.server.admin.browser_guard import host_name
 from qosweb.server.cluster.access_facts import AccessFacts
-from qosweb.server.cluster.block_service import BlockService
 from qosweb.server.cluster.clock_skew import ClockSkewMonitor
 from qosweb.server.cluster.live_figures import LiveFigures
-from qosweb.server.cluster.membership import POLICY_LEN_MAX, ClusterMembership
+from qosweb.server.cluster.membership import ClusterMembership
 from qosweb.server.cluster.proxied_nodes import ProxiedNodes
 from qosweb.server.cluster.upstream_votes import UpstreamVotes
 from qosweb.server.connection.client_share import SharedPlaces
@@ -37,23 +33,24 @@ from qosweb.server.pacing.line_watch import LineWatch
 from qosweb.server.pacing.send_pacer import SendPacer
 from qosweb.server.pacing.socket_buffers import limit_unsent
 from qosweb.server.process.console import log_message, place_of
+from qosweb.server.process.node_blocks import block_service
+from qosweb.server.process.node_releases import NodeReleases
 from qosweb.server.process.openings import BACKLOG, address_of, bind, default_name, open_log, open_root
+from qosweb.server.process.policy_changes import PolicyChanges, read_policy
 from qosweb.server.proxy.forward_head import ForwardHeads
 from qosweb.server.proxy.request_body import SMALL_BODIES_MAX, BodyLimits
 from qosweb.server.proxy.server import ServerDefaults
 from qosweb.server.proxy.upstream import StreamLimits, Upstreams
-from qosweb.server.releases.release_service import ReleaseService
 from qosweb.server.request.error_pages import ErrorPages
 from qosweb.server.request.stages import Site
-from qosweb.units import parse_address
-from qosweb.webqos.loader import load
 
 if TYPE_CHECKING:
-    from cluster.names import ProcessId, View
+    from cluster.names import View
+    from qosweb.engine.replicated.compiled_policy import CompiledPolicy
     from qosweb.engine.replicated.effects import EntryRejected, Reported, UpstreamsReported
     from qosweb.server.proxy.server import UpstreamServer
+    from qosweb.server.releases.release_service import ReleaseService
     from qosweb.settings import ServeSettings
-    from qosweb.webqos import Specification
 
 SWEEP_EVERY_S = 0.5
 FLUSH_EVERY_S = 0.2
@@ -91,16 +88,15 @@ class Node:
             self.tls = TlsFiles(settings.tls_cert, settings.tls_key)
         self._error_pages = ErrorPages(settings.error_pages)
         self.log = open_log(settings)
-        self._loop = asyncio.get_running_loop()
-        policy = self._read_policy()
-        self._spec_text = None if policy is None else policy.text  # of the specification's file, as it was last read
+        self.loop = asyncio.get_running_loop()
+        policy = read_policy(settings)
         self.pacer: SendPacer | None = None
         self.line: LineWatch | None = None
         if settings.capacity is not None or (settings.find_line and policy is not None):
             rate_bps = settings.capacity or inf
-            self.pacer = SendPacer(self._loop, rate_bps, lambda account: self.admission.send_weight(account))
+            self.pacer = SendPacer(self.loop, rate_bps, lambda account: self.admission.send_weight(account))
         self.admission = AdmissionControl(
-            self._loop,
+            self.loop,
             self.clock,
             policy,
             name=self.name,
@@ -127,15 +123,13 @@ class Node:
         )
         self.open_files = SharedPlaces(settings.max_open_files, settings.client_share)
         self.membership: ClusterMembership | None = None
-        self.releases: ReleaseService | None = None
-        if settings.site:
-            self.releases = self._release_service()
-            self.store.root = self.releases
-        self.blocking = BlockService(self.name, is_member=settings.is_member, protected=self._protected)
-        self.blocking.blocks.on_change = self._blocks_changed
-        self._renews_blocked = False
+        self.policies = PolicyChanges(settings, self.admission, policy, lambda: self.membership is not None)
+        self._releases = NodeReleases(settings, self.name, self.admission, self._forget_heads)
+        if self.releases is not None:
+            self.store.root = self.releases.root
+        self.blocking = block_service(self)
         self.upstreams = Upstreams(
-            self._loop,
+            self.loop,
             self.name,
             settings.upstream,
             ServerDefaults(
@@ -161,9 +155,9 @@ class Node:
             routes=self.upstreams.routes if settings.upstream else None,
             releases=self.releases,
         )
-        self.upstream_votes = UpstreamVotes(self._loop, self.upstreams.servers, self.admission, log_message)
+        self.upstream_votes = UpstreamVotes(self.loop, self.upstreams.servers, self.admission, log_message)
         self._context = ConnectionContext(
-            self._loop,
+            self.loop,
             site,
             self.recorder,
             self.connections,
@@ -193,7 +187,6 @@ class Node:
         self._proxied_nodes = ProxiedNodes(self._context.trusted, log_message) if settings.proxy_protocol else None
         self._url = ""
         self._has_primary = asyncio.Event()
-        self._policy_waits: dict[str, asyncio.Future[int | None]] = {}
         self._viewed: tuple[int, View | None] = (-1, None)
         self._server: asyncio.Server | Listener | None = None
         self._chores: list[asyncio.Task[None]] = []
@@ -206,7 +199,7 @@ class Node:
         if self.pacer is not None and self.settings.find_line:
             most_bps = self.settings.capacity or inf
             transports = self.connections.transports
-            self.line = LineWatch(self._loop, self.pacer, transports, most_bps, self._on_line_rate)
+            self.line = LineWatch(self.loop, self.pacer, transports, most_bps, self._on_line_rate)
             self.line.start()
         address = address_of(listener)
         await self._enter_cluster(f"{'http' if self.tls is None else 'https'}://{address}")
@@ -218,13 +211,12 @@ class Node:
                 self._context, listener, connection, tls=self.tls, has_proxy_headers=has_proxy_headers
             )
         else:
-            self._server = await self._loop.create_server(
+            self._server = await self.loop.create_server(
                 lambda: connection(self._context), sock=listener, backlog=BACKLOG
             )
         await self._refresh_links()
         self.upstreams.start()
-        if self.releases is not None:
-            self.releases.start()
+        self._releases.start()
         self._chores = [
             asyncio.create_task(self._sweep(), name="sweep"),
             asyncio.create_task(self._flush(), name="flush"),
@@ -243,70 +235,22 @@ class Node:
     def reload(self) -> str:
         """Read root, pages, error pages, specification and certificate again. Returns what became of the policy.
 
-        The policy changes only if the file of the specification has changed since it was last read: otherwise this
-        would undo a change that was made on an admin port. Raises UsageError, and changes nothing, if one of them is
-        invalid.
+        Raises UsageError, and changes nothing, if one of them is invalid.
         """
-        root = open_root(self.settings.root) if self.releases is None else self.releases  # a link may have changed
-        policy = self._read_policy()
-        has_changed = policy is not None and policy.text != self._spec_text
-        is_new = has_changed and policy is not None and policy.text != self.admission.accounts.classifier.text
-        if is_new:
-            self._check_may_change_policy()
+        root = open_root(self.settings.root) if self.releases is None else self.releases.root  # a link may have changed
+        use_policy = self.policies.read_again()
         error_pages = self._error_pages.read()
         if self.tls is not None:
             self.tls.reload()
         self._error_pages.replace(error_pages)
         self.store.start_over(root)
         self._forget_heads()
-        if self.settings.spec is None or policy is None:
-            return "unchanged, as there is no --spec"
-        if is_new:
-            self.change_policy(policy)
-        self._spec_text = policy.text
-        if is_new:
-            return f"changed to {self.settings.spec}"
-        if has_changed:
-            return f"unchanged, as {self.settings.spec} is in force already"
-        return f"unchanged, as {self.settings.spec} has not changed since it was last read"
+        return use_policy()
 
-    # ---- policy
-
-    def change_policy(self, policy: CompiledPolicy) -> None:
-        """Change the policy of the whole cluster, at one position of its order. Raises UsageError if impossible."""
-        self._check_may_change_policy()
-        size = len(policy.text.encode()) + len(policy.packed)
-        if self.membership is not None and size > POLICY_LEN_MAX:
-            raise UsageError(
-                f"the policy has {size:,} bytes with its model; a cluster allows at most {POLICY_LEN_MAX:,}"
-            )
-        self.admission.change_policy(policy)
-
-    def _check_may_change_policy(self) -> None:
-        engine = self.admission.engine
-        if self.membership is not None and engine is not None and engine.solo is not None:
-            raise UsageError("this node is not in a primary view of its cluster: it cannot change the policy now")
-
-    async def put_policy(self, specification: Specification, within_s: float) -> int | None:
-        """Change the policy and wait until it is in force here. Returns its position in the cluster's order, if any.
-
-        Raises UsageError or TimeoutError.
-        """
-        if self.admission.engine is None:
-            raise UsageError("this node was started without a specification: start it with --spec FILE")
-        policy = CompiledPolicy.of_model(specification.source.text, specification.require_model())
-        return await self._change_policy_within(policy, within_s)
-
-    async def _change_policy_within(self, policy: CompiledPolicy, within_s: float) -> int | None:
-        waiter = self._policy_waits.setdefault(
-            policy.text, self._loop.create_future()
-        )  # two callers may set the same policy
-        try:
-            self.change_policy(policy)
-            async with asyncio.timeout(within_s):
-                return await asyncio.shield(waiter)
-        finally:
-            self._policy_waits.pop(policy.text, None)
+    @property
+    def releases(self) -> ReleaseService | None:
+        """The site's releases; None without `--site`."""
+        return self._releases.service
 
     def policy_changed(self, position: int, policy: CompiledPolicy) -> None:
         """A new policy is in force (`EngineListener`)."""
@@ -318,9 +262,11 @@ class Node:
         index = position if self.membership is not None and position >= 0 else None
         self.recorder.policy_changed(index)
         self.connections.renew_log_parts()
-        waiter = self._policy_waits.get(policy.text)
-        if waiter is not None and not waiter.done():
-            waiter.set_result(index)
+        self.policies.in_force(policy, index)
+
+    def _forget_heads(self) -> None:
+        self._context.plain_heads.forget()
+        self._context.forward_heads.forget()
 
     # ---- upstream servers
 
@@ -333,71 +279,6 @@ class Node:
 
     def upstreams_reported(self, _effect: UpstreamsReported) -> None:
         self.upstream_votes.count_soon()
-
-    # ---- block list
-
-    def _blocks_changed(self) -> None:
-        """Renew what the connections know of the list, once for all changes in one turn of the event loop."""
-        if not self._renews_blocked:
-            self._renews_blocked = True
-            self._loop.call_soon(self._renew_blocked)
-
-    def _renew_blocked(self) -> None:
-        self._renews_blocked = False
-        self.connections.renew_blocked()
-
-    def _protected(self) -> dict[str, str]:
-        """Addresses that are not blocked without force, and what each of them is."""
-        found = {str(network): "trusted proxies" for network in self.settings.trust_proxy}
-        if self.membership is None:
-            return found
-        for address in self.membership.group.driver.transport.book.addresses:
-            found[parse_address(address).host] = "a node of the cluster"
-        engine = self.admission.engine
-        for pipe in () if engine is None else engine.machine.pipes.values():
-            host = host_name(pipe.url.partition("://")[2])
-            if host:
-                found[host] = "a node of the cluster"
-        return found
-
-    # ---- releases
-
-    def _release_service(self) -> ReleaseService:
-        settings = self.settings
-        assert settings.data_dir is not None
-        try:
-            return ReleaseService(
-                settings.data_dir / "site",
-                self.name,
-                grace_s=settings.release_grace,
-                keep_count=settings.release_keep,
-                keep_s=settings.release_keep_age,
-                size_max=settings.site_max_size,
-                is_secure=self.tls is not None,
-                on_switch=self._forget_heads,
-                members=self._view_members if settings.is_member else None,
-            )
-        except OSError as error:
-            raise UsageError(f"--data-dir {settings.data_dir}: {error.strerror}") from None
-
-    def _ledger(self) -> ReleaseLedger:
-        """The node's replica of the ledger; a node that does not serve releases has one, too."""
-        return ReleaseLedger(self._view_members, _nothing) if self.releases is None else self.releases.ledger
-
-    def _view_members(self) -> tuple[ProcessId, ...]:
-        engine = self.admission.engine
-        view = None if engine is None else engine.replicated.view
-        return () if view is None else view.members
-
-    def _peer_urls(self) -> list[str]:
-        """Addresses of the other nodes."""
-        engine = self.admission.engine
-        assert engine is not None
-        return [pipe.url for pid, pipe in engine.replicated.pipes.items() if pid != engine.me and pipe.url]
-
-    def _forget_heads(self) -> None:
-        self._context.plain_heads.forget()
-        self._context.forward_heads.forget()
 
     # ---- cluster
 
@@ -440,9 +321,7 @@ class Node:
         """All nodes reject an entry of the order, or the policy in it."""
         what = "an entry" if effect.text is None else "a policy"
         log_message(f"all nodes reject {what} from {effect.origin.name}: {effect.because}")
-        waiter = self._policy_waits.get(effect.text or "")
-        if effect.text is not None and waiter is not None and not waiter.done():
-            waiter.set_exception(UsageError(f"all nodes reject the policy: {effect.because}"))
+        self.policies.rejected(effect)
 
     async def _enter_cluster(self, url: str) -> None:
         """Start the engine; found or join the cluster if the settings name one."""
@@ -458,12 +337,11 @@ class Node:
                 self.name,
                 driver,
                 self.primary_changed,
-                self._ledger(),
+                self._releases.ledger(),
                 self.blocking.interim,
                 self.live.reports,
             )
-            if self.releases is not None:
-                self.releases.join(self.membership, self.membership.replica.options.key, self._peer_urls)
+            self._releases.join(self.membership)
             addresses = " ".join(self.membership.group.addresses)
             what = "founding" if settings.bootstrap else "joining"
             log_message(f"{what} a cluster; other nodes can join at {addresses} (--join)")
@@ -480,7 +358,7 @@ class Node:
         try:
             async with asyncio.timeout(FOUNDING_S):
                 await self._has_primary.wait()
-            await self._change_policy_within(policy, FOUNDING_S)
+            await self.policies.change_within(policy, FOUNDING_S)
         except TimeoutError:
             raise UsageError(f"the cluster was not founded within {FOUNDING_S:g} s") from None
 
@@ -546,8 +424,7 @@ class Node:
         if self.membership is not None:
             await self.membership.close()
         self.upstreams.close()
-        if self.releases is not None:
-            self.releases.close()
+        self._releases.close()
         self.store.close()
         self.recorder.close(LOG_CLOSE_S)
 
@@ -555,22 +432,15 @@ class Node:
         self.faults += 1
         log_message(f"internal error: {type(error).__name__} at {place_of(error)}: {error}; the connection was closed")
 
-    def _read_policy(self) -> CompiledPolicy | None:
-        """The policy in the specification file; None if no engine is needed: no file, no capacity, no cluster."""
-        if self.settings.spec is None:
-            return CompiledPolicy.empty() if self.settings.is_member or self.settings.capacity is not None else None
-        specification = load(str(self.settings.spec))
-        return CompiledPolicy.of_model(specification.source.text, specification.require_model())
-
     async def _refresh_links(self) -> None:
         if isinstance(self.store.root, Root):
             await asyncio.to_thread(self.admission.accounts.classifier.refresh_links, self.store.root.path)
 
     async def _follow_links(self) -> None:
         while True:
-            began = self._loop.time()
+            began = self.loop.time()
             await self._refresh_links()
-            await asyncio.sleep(max(LINKS_EVERY_S, LINKS_REST * (self._loop.time() - began)))
+            await asyncio.sleep(max(LINKS_EVERY_S, LINKS_REST * (self.loop.time() - began)))
 
     async def _measure(self) -> None:
         while True:
@@ -593,7 +463,3 @@ class Node:
         while True:
             await asyncio.sleep(FLUSH_EVERY_S)
             self.recorder.flush()
-
-
-def _nothing() -> None:
-    pass

@@ -31,10 +31,10 @@ from qosweb.releases.ledger import (
     say_refusals,
 )
 from qosweb.releases.manifest import BadManifest, ManifestFile, digest_of, is_digest
-from qosweb.server.files.files import FileVersion, FoundFile, NotServed
+from qosweb.server.files.files import FileVersion
 from qosweb.server.process.console import log_message
 from qosweb.server.releases.peer_blobs import BlobKey, obtain_blob
-from qosweb.server.releases.release_tree import ReleaseTree, open_blob
+from qosweb.server.releases.release_tree import BlobFolder, ReleaseTree
 from qosweb.server.releases.released_site import ReleasedSite
 from qosweb.server.request.answers import Answer, FileSpan, explain, serialise_head
 
@@ -102,6 +102,7 @@ class ReleaseService:
         self._loop = asyncio.get_running_loop()
         self.blobs = BlobStore(folder)
         self.size_max = size_max
+        self.root = BlobFolder(self.blobs)
         self.site = ReleasedSite(self.blobs, time.time, grace_s=grace_s, is_secure=is_secure)
         self._me = ProcessId(name)
         self._members = members or (lambda: (self._me,))
@@ -457,19 +458,6 @@ class ReleaseService:
         count = await self.in_thread(collect)
         if count:
             log_message(f"{count:,} files of old releases were deleted")
-
-    # ---- the root of the page store: requests whose release was not chosen find nothing
-
-    fields: tuple[tuple[str, str], ...] = ()
-
-    def find(self, segments: tuple[str, ...], suffix: str = "") -> FoundFile:
-        raise NotServed("/".join(segments) + suffix)
-
-    def open(self, name: bytes) -> tuple[int, FileVersion]:
-        return open_blob(name)
-
-    def is_there(self) -> bool:
-        return self.blobs.folder.is_dir()
 
     # ---- files for other nodes
 

@@ -21,10 +21,29 @@ if TYPE_CHECKING:
     Obtain = Callable[[ManifestFile], None]  # fetches a missing blob; blocks; raises OSError
 
 
-class ReleaseTree:
+class BlobFolder:
+    """Root of the page store at a node with releases. A request whose release was not chosen finds nothing."""
+
+    fields: tuple[tuple[str, str], ...] = ()
+
+    def __init__(self, blobs: BlobStore) -> None:
+        self._blobs = blobs
+
+    def find(self, segments: tuple[str, ...], suffix: str = "") -> FoundFile:
+        raise NotServed("/".join(segments) + suffix)
+
+    def open(self, name: bytes) -> tuple[int, FileVersion]:
+        return open_blob(name)
+
+    def is_there(self) -> bool:
+        return self._blobs.folder.is_dir()
+
+
+class ReleaseTree(BlobFolder):
     """The files of a release by their paths."""
 
     def __init__(self, manifest: Manifest, blobs: BlobStore, obtain: Obtain) -> None:
+        super().__init__(blobs)
         self.files = {one.path: one for one in manifest.files}
         self.folders: set[str] = {""}
         for path in self.files:
@@ -32,7 +51,6 @@ class ReleaseTree:
             while at > 0 and path[:at] not in self.folders:
                 self.folders.add(path[:at])
                 at = path.rfind("/", 0, at)
-        self._blobs = blobs
         self._obtain = obtain
 
     def find(self, segments: tuple[str, ...], suffix: str = "") -> FoundFile:
@@ -46,12 +64,6 @@ class ReleaseTree:
             self._obtain(file)
         tag = urlsafe_b64encode(bytes.fromhex(file.digest)[:15]).decode()
         return FoundFile(os.fsencode(name), Validators(f'"{tag}{suffix}"', file.mtime_s))
-
-    def open(self, name: bytes) -> tuple[int, FileVersion]:
-        return open_blob(name)
-
-    def is_there(self) -> bool:
-        return self._blobs.folder.is_dir()
 
 
 class SiteView:

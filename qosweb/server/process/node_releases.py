@@ -1,0 +1,76 @@
+"""The release service of a node: made from its settings, and connected with its cluster."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from qosweb.errors import UsageError
+from qosweb.releases.ledger import ReleaseLedger
+from qosweb.server.releases.release_service import ReleaseService
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from cluster.names import ProcessId
+    from qosweb.admission import AdmissionControl
+    from qosweb.server.cluster.membership import ClusterMembership
+    from qosweb.settings import ServeSettings
+
+
+class NodeReleases:
+    """The release service of a node with `--site`. Every node of a cluster has a replica of the ledger."""
+
+    def __init__(
+        self, settings: ServeSettings, name: str, admission: AdmissionControl, on_switch: Callable[[], None]
+    ) -> None:
+        """`on_switch` is called when another release is current here. Raises UsageError."""
+        self._admission = admission
+        self.service: ReleaseService | None = None
+        if not settings.site:
+            return
+        assert settings.data_dir is not None
+        try:
+            self.service = ReleaseService(
+                settings.data_dir / "site",
+                name,
+                grace_s=settings.release_grace,
+                keep_count=settings.release_keep,
+                keep_s=settings.release_keep_age,
+                size_max=settings.site_max_size,
+                is_secure=settings.tls_cert is not None,
+                on_switch=on_switch,
+                members=self._view_members if settings.is_member else None,
+            )
+        except OSError as error:
+            raise UsageError(f"--data-dir {settings.data_dir}: {error.strerror}") from None
+
+    def ledger(self) -> ReleaseLedger:
+        """The replica that the node's cluster membership keeps; a node that does not serve releases has one, too."""
+        return ReleaseLedger(self._view_members, _nothing) if self.service is None else self.service.ledger
+
+    def join(self, membership: ClusterMembership) -> None:
+        if self.service is not None:
+            self.service.join(membership, membership.replica.options.key, self._peer_urls)
+
+    def start(self) -> None:
+        if self.service is not None:
+            self.service.start()
+
+    def close(self) -> None:
+        if self.service is not None:
+            self.service.close()
+
+    def _view_members(self) -> tuple[ProcessId, ...]:
+        engine = self._admission.engine
+        view = None if engine is None else engine.replicated.view
+        return () if view is None else view.members
+
+    def _peer_urls(self) -> list[str]:
+        """Addresses of the other nodes."""
+        engine = self._admission.engine
+        assert engine is not None
+        return [pipe.url for pid, pipe in engine.replicated.pipes.items() if pid != engine.me and pipe.url]
+
+
+def _nothing() -> None:
+    pass
