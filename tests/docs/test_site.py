@@ -13,6 +13,7 @@ import pytest
 import qosweb.middleware
 from tests.docs import generated_pages, pictures
 from tests.docs.blocks import DOCS, TOP
+from tests.support.browser import find_browser
 
 if TYPE_CHECKING:
     from pathlib import Path
