@@ -34,9 +34,9 @@ LATENCY_NOTE = (
     "The paper explains why a narrow link halves latency: messages queue in the sender's buffer only, and with a slow "
     "receiver also in the receiver's queue (section 3). That is about queues that are full. Where purging keeps them "
     "from filling up, latency depends on how far they are filled, and the paper says nothing about it. So the "
-    f"criterion counts buffer sizes that were full at both bottlenecks (throughput below {FULL_BELOW:.0%} of the load). "
-    "This restriction was made after the first data were seen; the ratios that it leaves out are shown too. The paper does "
-    "not say at which buffer size it measured."
+    f"criterion counts buffer sizes that were full at both bottlenecks (throughput below {FULL_BELOW:.0%} of the "
+    "load). This restriction was made after the first data were seen; the ratios that it leaves out are shown too. The "
+    "paper does not say at which buffer size it measured."
 )
 
 
