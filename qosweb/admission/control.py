@@ -30,10 +30,11 @@ from qosweb.admission.class_accounts import ClassAccounts
 from qosweb.admission.classifier import Classifier
 from qosweb.admission.gate import HEAD_BYTES, EngineGate, OpenGate
 from qosweb.admission.redirects import Redirects
+from qosweb.admission.send_weights import SendWeights
 from qosweb.engine.engine import Engine
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
 
     from cluster.names import View
     from qosweb.admission.class_accounts import ClassAccount
@@ -82,6 +83,7 @@ class AdmissionControl:
         self.redirects = Redirects(log_message)
         self.accounts = ClassAccounts(self._classifier(policy))
         self._reporter: CapacityReporter | None = None
+        self._send_weights = SendWeights()
         self._gate: OpenGate
         if policy is None:
             self._gate = OpenGate(clock, self.meter)
@@ -153,19 +155,11 @@ class AdmissionControl:
         is_limited = isinstance(gate, EngineGate) and gate.is_limited
         self.start = gate.start_throttled if is_limited and isinstance(gate, EngineGate) else gate.start
 
-    def send_weight(self, account: ClassAccount) -> int | None:
-        """The weight of a class in the order of sending, in parts per million; None: it is always available.
-
-        A class has at least the weight of its guaranteed share. 0: it gets what no other class can use.
-        """
+    def send_weights(self, accounts: Sequence[ClassAccount]) -> Sequence[int | None]:
+        """The weights of these classes while exactly they can send; see `send_weights`."""
         if self.engine is None:
-            return 0
-        scheduler, number = self.engine.machine.scheduler, account.number
-        if number >= len(scheduler.weights):  # a class of an earlier policy
-            return 0
-        if scheduler.bound.always[number]:
-            return None
-        return max(scheduler.weights[number], scheduler.bound.guaranteed[number])
+            return [0] * len(accounts)
+        return self._send_weights.of(tuple([one.number for one in accounts]), self.engine.machine.scheduler.bound)
 
     @property
     def in_service(self) -> int:

@@ -94,7 +94,7 @@ class Node:
         self.line: LineWatch | None = None
         if settings.capacity is not None or (settings.find_line and policy is not None):
             rate_bps = settings.capacity or inf
-            self.pacer = SendPacer(self.loop, rate_bps, lambda account: self.admission.send_weight(account))
+            self.pacer = SendPacer(self.loop, rate_bps, lambda accounts: self.admission.send_weights(accounts))
         self.admission = AdmissionControl(
             self.loop,
             self.clock,
