@@ -64,7 +64,7 @@ def _measure(cluster: RunningCluster, samples: int) -> int:
 
 
 def _ages(cluster: RunningCluster, names: str, samples: int, chance: random.Random) -> list[float]:
-    found = []
+    found: list[float] = []
     while len(found) < samples:
         time.sleep(chance.uniform(0.0, 0.1))
         at = chance.choice(names)

@@ -145,7 +145,8 @@ def judge_runs(runs: list[BottleneckRun]) -> list[Criterion]:
 
 def _judge_latency(runs: list[BottleneckRun], buffers: list[int], semantic: bool) -> Criterion:
     """At the highest load, where the buffers are full; the other ratios are shown and not judged, see LATENCY_NOTE."""
-    full, free = {}, {}
+    full: dict[int, float] = {}
+    free: dict[int, float] = {}
     for buffer_len in buffers:
         link, receiver = (_select(runs, where, semantic, buffer_len)[-1] for where in (LINK, RECEIVER))
         is_full = receiver.throughput < FULL_BELOW * receiver.load and link.throughput < FULL_BELOW * link.load
