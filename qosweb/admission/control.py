@@ -30,11 +30,12 @@ from qosweb.admission.class_accounts import ClassAccounts
 from qosweb.admission.classifier import Classifier
 from qosweb.admission.gate import HEAD_BYTES, EngineGate, OpenGate
 from qosweb.admission.redirects import Redirects
+from qosweb.admission.resources import pool_name, resources_of
 from qosweb.admission.send_weights import SendWeights
 from qosweb.engine.engine import Engine
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Collection, Iterable, Sequence
 
     from cluster.names import View
     from qosweb.admission.class_accounts import ClassAccount
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
     from qosweb.admission.facts import HeadFacts, RequestFacts
     from qosweb.admission.gate import SendThrottle, Servers
     from qosweb.admission.outcomes import Decided, Hold, OnDecided, Permit, Wait
+    from qosweb.admission.resources import ResourceState
     from qosweb.engine.engine import EngineListener
     from qosweb.engine.local.request_ids import RequestId
     from qosweb.engine.replicated.compiled_policy import CompiledPolicy
@@ -80,6 +82,7 @@ class AdmissionControl:
         self.engine: Engine | None = None
         self.driver: EngineDriver | None = None
         self.meter = CapacityMeter(capacity_bps)
+        self.is_processor_saturated: Callable[[], bool] = lambda: False  # replaced by what observes the processor
         self.redirects = Redirects(log_message)
         self.accounts = ClassAccounts(self._classifier(policy))
         self._reporter: CapacityReporter | None = None
@@ -137,6 +140,10 @@ class AdmissionControl:
         Its permit names the server. `on_decided` is called later, only if this returns a `Wait`.
         """
         return self._gate.enter(facts, account, size, on_decided, servers)
+
+    def pool_name(self, servers: Servers) -> str:
+        """The name of the pool of these servers; empty if there is no engine."""
+        return "" if self.engine is None else pool_name(self.engine.slot_queue(servers).key)
 
     def permit_for(self, hold: Hold) -> Permit:
         """Turn ``hold`` into a permit, which ends it instead of `release`."""
@@ -199,6 +206,13 @@ class AdmissionControl:
     def wall_ms(self) -> int | None:
         """The wall clock less the cluster's time; None without an engine."""
         return None if self._reporter is None else self._reporter.wall_ms()
+
+    def resources(self, slots_set: Collection[str] = ()) -> list[ResourceState]:
+        """The resources for which requests may wait here. `slots_set`: servers whose slots are set by hand."""
+        if self.engine is None:
+            return []
+        fixed = self._gate.fixed_bytes if isinstance(self._gate, EngineGate) else HEAD_BYTES
+        return list(resources_of(self.engine, self.meter, slots_set, fixed, is_saturated=self.is_processor_saturated()))
 
     # ---- the end
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from typing import NamedTuple
 
-EVENTS_MAX = 200
+OF_A_KIND_MAX = 50  # so that frequent events do not displace rare ones
 TEXT_LEN_MAX = 300
 
 
@@ -18,13 +18,16 @@ class Event(NamedTuple):
 
 
 class EventHistory:
-    """The last EVENTS_MAX events, oldest first."""
+    """The last events of each kind."""
 
     def __init__(self) -> None:
-        self._events: deque[Event] = deque(maxlen=EVENTS_MAX)
+        self._events: dict[str, deque[Event]] = {}
 
     def add(self, at: float, kind: str, text: str) -> None:
-        self._events.append(Event(at, kind, text if len(text) <= TEXT_LEN_MAX else text[: TEXT_LEN_MAX - 3] + "..."))
+        shown = text if len(text) <= TEXT_LEN_MAX else text[: TEXT_LEN_MAX - 3] + "..."
+        self._events.setdefault(kind, deque(maxlen=OF_A_KIND_MAX)).append(Event(at, kind, shown))
 
     def listed(self) -> list[dict[str, object]]:
-        return [one._asdict() for one in self._events]
+        """All of them, oldest first."""
+        events = (one for events in self._events.values() for one in events)
+        return [one._asdict() for one in sorted(events, key=lambda one: one.at)]

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from qosweb.admission import ClassAccount, Clock
     from qosweb.admission.class_accounts import ClassAccounts
+    from qosweb.admission.resources import ResourceState
     from qosweb.http.request_heads import RequestHead
     from qosweb.server.accesslog.file import LogFile
     from qosweb.server.files.pages import Page
@@ -61,6 +62,7 @@ class AccessRecorder:
         self._lines: list[str] = []
         self._announced = ""
         self.events = EventHistory()
+        self._contended: set[str] = set()  # resources
         self._in_force: dict[str, str] = {}  # event lines for the beginning of a new file: policy, view, capacities
         self._heading: tuple[str, ...] = ()  # those in force before the first of the collected lines
         self._clock = clock
@@ -93,7 +95,9 @@ class AccessRecorder:
         if is_primary:  # every member reports its capacity anew
             known = {"policy", "view", *(f"capacity of {name}" for name in members)}
             self._in_force = {
-                name: line for name, line in self._in_force.items() if name in known or name.startswith("upstream ")
+                name: line
+                for name, line in self._in_force.items()
+                if name in known or name.startswith(("upstream ", "resource "))
             }
         what = f"primary view {view}: {' '.join(members)}" if is_primary else "no primary view: this node decides alone"
         self.events.add(self._now(), "view", what)
@@ -107,6 +111,14 @@ class AccessRecorder:
         """An upstream server is out, for ``reason``, or in again if that is empty."""
         self.events.add(self._now(), "upstream", f"{name} is out: {reason}" if reason else f"{name} is back")
         self._event(f"upstream {name}", self._json.upstream_event(self._now(), name, reason))
+
+    def resource_changed(self, state: ResourceState) -> None:
+        """A resource is contended from now on, or no longer, or its limit has changed."""
+        if (state.cause is not None) != (state.name in self._contended):
+            self._contended ^= {state.name}
+            how = "no longer contended" if state.cause is None else f"contended ({state.cause}): {state.waiting:,} wait"
+            self.events.add(self._now(), "resource", f"{state.name} is {how}")
+        self._event(f"resource {state.name}", self._json.resource_event(self._now(), state))
 
     def _renew_form(self) -> None:
         json = JsonLines(self._node, self._view, self.accounts.classifier.policy_hash, self.extra_fields)
@@ -194,6 +206,7 @@ class AccessRecorder:
                     size,
                     ms,
                     first_byte_ms,
+                    relay.hold.resource,
                     relay.request_id,
                 )
             )
@@ -239,6 +252,8 @@ class AccessRecorder:
             details=_details(head, exchange.upstream_s),
             first_byte_s=None if exchange.first_byte_at is None else exchange.first_byte_at - exchange.started,
             request_id=exchange.request_id,
+            resource=exchange.pool if exchange.slot is None else exchange.slot.resource,
+            work_s=0.0 if exchange.slot is None else exchange.slot.slot_s,
         )
         self._write(entry, account)
 
