@@ -389,6 +389,7 @@ class Node:
 
     async def leave(self) -> None:
         """Leave the cluster gracefully."""
+        await self._releases.leave()
         if self.membership is not None:
             await self.membership.leave()
             self.membership = None
@@ -426,6 +427,7 @@ class Node:
         if self.line is not None:
             self.line.close()
         self.admission.close()
+        await self._releases.leave()
         if self.membership is not None:
             await self.membership.close()
         self.upstreams.close()
