@@ -69,10 +69,18 @@ def test_members_nodes_and_shares_are_shown() -> None:
 
 def test_an_upstream_server_that_is_overloaded_is_marked() -> None:
     server = {"health": "in", "reason": "", "in_service": 4, "waiting": 0, "requests": 9, "failures": 0}
-    resource = {"name": "app", "kind": "server", "waiting": 12, "cause": "server"}
+    resource = {
+        "name": "app",
+        "kind": "server",
+        "waiting": 12,
+        "cause": "server",
+        "in_use": 4,
+        "limit": 4,
+        "found": "knee",
+    }
     status = {**cluster_status(), "upstreams": {"app": server, "other": server}, "resources": [resource]}
     lines = drawn(status)
-    assert "in, overloaded: 12 wait for its servers" in next(line for line in lines if line.startswith("app"))
+    assert [line.split()[0] for line in lines if "in, overloaded: 12 wait for its servers" in line] == ["app"]
     assert "overloaded" not in next(line for line in lines if line.startswith("other"))
 
 
