@@ -70,6 +70,7 @@ class Campaign:
             )
             self.agree()
             took_s = self.roll_back()
+            self.compare_states()
             out, _ = visitors.communicate("", timeout=60)
             found = json.loads(out)
             print(f"visitors: {found['counts']}")
@@ -158,6 +159,22 @@ class Campaign:
             for name in NAMES:
                 print(name, self.nodes[name].members(), json.dumps(self.releases(name))[:600])
             raise
+
+    def compare_states(self) -> None:
+        """Wait until all nodes have told the digest of the replicated state at one position of the order."""
+        told: dict[int, dict[str, str]] = {}
+
+        def common() -> bool | None:
+            for name in NAMES:
+                group = (self.nodes[name].status() or {}).get("group") or {}
+                if group.get("digest"):
+                    told.setdefault(group["position"], {})[name] = group["digest"]
+            return any(len(digests) == len(NAMES) for digests in told.values()) or None
+
+        wait_for(common, "a digest of all nodes at one position", 60)
+        position, digests = next(one for one in told.items() if len(one[1]) == len(NAMES))
+        assert len(set(digests.values())) == 1, f"the states at position {position} differ: {digests}"
+        print(f"the states at position {position} are equal: {digests[NAMES[0]]}")
 
     def roll_back(self) -> float:
         """Returns how long it took until all nodes served the earlier release."""

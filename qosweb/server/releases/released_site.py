@@ -6,7 +6,8 @@ A client is known by a cookie, or by a request header field of an API client: th
   client has not seen it, the response sets the cookie.
 - Every other request gets the release that its client has seen, for the grace time after it was replaced; then, and
   without a cookie or field, the current one.
-- A client that has seen a newer activation than this node knows waits until the node knows it.
+- A client that has seen a newer activation than this node knows waits until the node knows it. So does a client of an
+  earlier one whose list of files this node is still fetching.
 
 Responses say `Cache-Control: no-cache`: a cache may keep them, and asks before it uses them again, so that it mixes no
 releases either. Entity tags are made of the content, so an unchanged file is not sent again.
@@ -40,7 +41,7 @@ _NUMBER = re.compile(rf"[0-9]{{1,{NUMBER_LEN_MAX}}}")
 
 
 class Behind:
-    """The client has seen an activation that this node does not know yet."""
+    """The client has seen an activation that this node does not have yet."""
 
 
 BEHIND: Final = Behind()
@@ -49,7 +50,7 @@ BEHIND: Final = Behind()
 class ServedRelease:
     """An activation that clients may get, in two forms: with and without a new cookie."""
 
-    __slots__ = ("activation", "moving", "plain", "replaced_s")
+    __slots__ = ("activation", "moving", "plain", "replaced_s", "tree")
 
     def __init__(self, activation: Activation | None, tree: ReleaseTree, *, is_secure: bool) -> None:
         self.activation = activation
@@ -57,6 +58,7 @@ class ServedRelease:
         number = 0 if activation is None else activation.number
         fields = ((FIELD, str(number)), ("Cache-Control", "no-cache"))
         cookie = f"{COOKIE}={number}; Path=/; Max-Age={COOKIE_AGE_S}; SameSite=Lax; HttpOnly"
+        self.tree = tree
         self.plain = SiteView(tree, number, fields, f"{number}:")
         moving = (
             (FIELD, str(number)),
@@ -74,6 +76,7 @@ class ReleasedSite:
         self._grace_s = grace_s
         self._is_secure = is_secure
         self._served: dict[int, ServedRelease] = {}  # by number
+        self.absent: frozenset[int] = frozenset()  # activations that clients may get, but whose files are not known yet
         self.current = ServedRelease(None, ReleaseTree(Manifest(()), blobs, _never), is_secure=False)
         self._waiters: list[Callable[[], None]] = []
 
@@ -86,8 +89,8 @@ class ReleasedSite:
         """The numbers of all activations that clients may get, oldest first."""
         return list(self._served)
 
-    def serve(self, activations: list[tuple[Activation, ReleaseTree]]) -> None:
-        """Serve these activations, oldest first; the last one is current."""
+    def serve(self, activations: list[tuple[Activation, ReleaseTree]], absent: frozenset[int] = frozenset()) -> None:
+        """Serve these activations, oldest first; the last one is current. Clients of `absent` ones wait."""
         served: dict[int, ServedRelease] = {}
         before: ServedRelease | None = None
         for activation, tree in activations:
@@ -97,7 +100,7 @@ class ReleasedSite:
             before = served[activation.number] = one
         if before is None:
             return
-        self._served, self.current = served, before
+        self._served, self.current, self.absent = served, before, absent
         waiters, self._waiters = self._waiters, []
         for waiter in waiters:
             waiter()
@@ -122,6 +125,8 @@ class ReleasedSite:
             return current.plain if field(FIELD) is not None else current.moving
         if seen is None:
             return current.plain
+        if seen in self.absent:
+            return BEHIND
         kept = self._served.get(seen)
         if kept is None or kept.replaced_s is None or self._wall_s() > kept.replaced_s + self._grace_s:
             return current.plain
