@@ -20,12 +20,15 @@ import re
 from typing import TYPE_CHECKING, Final
 
 from qosweb.http.media import media_type
+from qosweb.http.request_heads import COOKIE as COOKIE_BIT
+from qosweb.http.request_heads import FETCH_METADATA, RELEASE
 from qosweb.releases.manifest import Manifest
 from qosweb.server.releases.release_tree import ReleaseTree, SiteView
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from qosweb.http.request_heads import RequestHead
     from qosweb.releases.blob_store import BlobStore
     from qosweb.releases.ledger import Activation
 
@@ -36,6 +39,7 @@ FIELD = "QoSweb-Release"
 COOKIE_AGE_S = 30 * 86_400
 NUMBER_LEN_MAX = 12
 
+_BITS = {FIELD: RELEASE, "Cookie": COOKIE_BIT, "Sec-Fetch-Mode": FETCH_METADATA, "Sec-Fetch-Dest": FETCH_METADATA}
 _COOKIE = re.compile(rf"(?:^|;\s*){COOKIE}=([0-9]{{1,{NUMBER_LEN_MAX}}})(?=;|\s*$)")
 _NUMBER = re.compile(rf"[0-9]{{1,{NUMBER_LEN_MAX}}}")
 
@@ -147,6 +151,12 @@ class ReleasedSite:
             for at, one in enumerate(activations)
             if at == len(activations) - 1 or activations[at + 1].at_s + self._grace_s >= now_s
         ]
+
+
+def fields_of(head: RequestHead) -> ReadField:
+    """Reads the fields of `head` that choose a release. The parser knows which of them are absent."""
+    bits = head.bits
+    return lambda name: head.value(name) if bits & _BITS[name] else None
 
 
 def seen_by(field: ReadField) -> int | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Protocol
 
-from qosweb.server.releases.released_site import Behind
+from qosweb.server.releases.released_site import Behind, fields_of
 from qosweb.server.request.answers import Answer, explain
 from qosweb.server.request.exchange import WAITING, Exchange, Waiting
 
@@ -46,7 +46,7 @@ def choose_release(exchange: Exchange, site: Site) -> Answer | Waiting | None:
         return None
     has_waited = exchange.has_waited_for_release
     must_decide = has_waited and not releases.is_cut_off
-    chosen = releases.site.choose(exchange.head.value, exchange.key, must_decide=must_decide)
+    chosen = releases.site.choose(fields_of(exchange.head), exchange.key, must_decide=must_decide)
     if isinstance(chosen, Behind):
         if not has_waited:
             return _wait(exchange, releases.site)
