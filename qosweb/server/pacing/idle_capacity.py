@@ -30,10 +30,17 @@ class IdleCapacity:
         self._saved = 0.0
         self._at_s = clock_s()
 
-    def take(self, most: int) -> int:
-        """How many of up to `most` bytes may be sent now; 0: none. They count as sent."""
+    def take(self, most: int, *, is_urgent: bool = False) -> int:
+        """How many of up to `most` bytes may be sent now; 0: none. They count as sent.
+
+        `is_urgent`: a client of the other node waits for them, so all may be sent.
+        """
         pacer = self._pacer
         is_limited = pacer is not None and pacer.is_limited
+        if is_urgent:
+            if pacer is not None and is_limited:
+                pacer.charge(most)
+            return most
         if not self._is_busy():
             size = pacer.take_idle(most) if pacer is not None and is_limited else most
             if size:

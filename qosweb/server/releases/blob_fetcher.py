@@ -51,7 +51,7 @@ class BlobFetcher:
         """Get all of `files` that are missing here. Raises OSError."""
         wanted = {one.digest: one for one in files}
         missing = await self._in_thread(partial(self._check_missing, wanted))
-        fetches = [self._in_thread(partial(self.obtain, wanted[one])) for one in missing]
+        fetches = [self._in_thread(partial(self._obtain, wanted[one], is_urgent=False)) for one in missing]
         results = await asyncio.gather(*fetches, return_exceptions=True)
         for result in results:
             if isinstance(result, BaseException):
@@ -62,8 +62,11 @@ class BlobFetcher:
         return await self._in_thread(partial(self._obtain_manifest, digest))
 
     def obtain(self, file: ManifestFile) -> None:
-        """Get a file unless it is here. Blocks. Raises OSError."""
-        self._fetch(file.digest, file.mtime_s, file.size)
+        """Get a file for a client, unless it is here. Blocks. Raises OSError."""
+        self._obtain(file, is_urgent=True)
+
+    def _obtain(self, file: ManifestFile, *, is_urgent: bool) -> None:
+        self._fetch(file.digest, file.mtime_s, file.size, is_urgent=is_urgent)
 
     def _check_missing(self, wanted: dict[str, ManifestFile]) -> list[str]:
         missing = self._blobs.missing(wanted)
@@ -71,16 +74,16 @@ class BlobFetcher:
         return missing
 
     def _obtain_manifest(self, digest: str) -> Manifest:
-        self._fetch(digest, None, None)
+        self._fetch(digest, None, None, is_urgent=True)  # clients may wait for the release
         return self._blobs.read_manifest(digest)
 
-    def _fetch(self, digest: str, mtime_s: int | None, size: int | None) -> None:
+    def _fetch(self, digest: str, mtime_s: int | None, size: int | None, *, is_urgent: bool) -> None:
         with self._alone(digest):
             if self._blobs.has(digest):
                 return
             if self._key is None:
                 raise FileNotFoundError(f"file {digest[:12]} of a release is missing, and there is no other node")
-            obtain_blob(self._blobs, self._key, self._peers(), digest, mtime_s, size)
+            obtain_blob(self._blobs, self._key, self._peers(), digest, mtime_s, size, is_urgent=is_urgent)
 
     @contextmanager
     def _alone(self, digest: str) -> Iterator[None]:

@@ -5,21 +5,23 @@ from __future__ import annotations
 import os
 import re
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from qosweb.releases.manifest import is_digest
 from qosweb.server.files.files import FileVersion
-from qosweb.server.releases.peer_blobs import BUSY, PIECE_MAX
+from qosweb.server.releases.peer_blobs import BUSY, PIECE_MAX, URGENT
 from qosweb.server.request.answers import Answer, FileSpan, explain, serialise_head
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from qosweb.releases.blob_store import BlobStore
     from qosweb.server.releases.peer_blobs import BlobKey
     from qosweb.server.request.exchange import Exchange
 
-    TakeCapacity = Callable[[int], int]  # how many of so many bytes may be sent now; see `IdleCapacity.take`
+    class TakeCapacity(Protocol):
+        """How many of so many bytes may be sent now; see `IdleCapacity.take`."""
+
+        def __call__(self, most: int, /, *, is_urgent: bool = False) -> int: ...
+
 
 _RANGE = re.compile(r"bytes=([0-9]{1,18})-")
 
@@ -49,7 +51,8 @@ class BlobServer:
         left = identity.size - offset
         if left < 0:
             return explain(416, "The file is shorter.", [("Content-Range", f"bytes */{identity.size}")])
-        size = self._take(min(left, PIECE_MAX)) if left else 0
+        is_urgent = exchange.field("Priority") == URGENT
+        size = self._take(min(left, PIECE_MAX), is_urgent=is_urgent) if left else 0
         if left and not size:
             return explain(BUSY, "This node has no capacity for transfers now.", [("Retry-After", "1")])
         fields = [

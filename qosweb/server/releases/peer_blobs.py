@@ -5,7 +5,7 @@ carries a keyed hash of the digest and of a time after which it is no longer val
 has to have the digest that was asked for, so the certificate of a node with TLS is not checked either.
 
 Transfers have the lowest priority: a node sends a blob in pieces (206), each as large as its idle capacity allows, and
-says 503 while there is none. The other node asks again.
+says 503 while there is none. The other node asks again. If a client waits for the blob, the other node says so.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 SCHEME = "QoSweb"
 VALID_S = 60
 PIECE_MAX = 1 << 20  # sent at a time
+URGENT, BACKGROUND = "u=0", "u=7"  # values of the field Priority (RFC 9218)
 BUSY = 503  # the node has no capacity for transfers at the moment
 BUSY_PAUSE_S = 0.02
 STALLED_S = 30.0  # how long a node may be busy
@@ -65,17 +66,25 @@ class BlobKey:
 
 
 def obtain_blob(
-    blobs: BlobStore, key: BlobKey, peers: Sequence[str], digest: str, mtime_s: int | None, size: int | None
+    blobs: BlobStore,
+    key: BlobKey,
+    peers: Sequence[str],
+    digest: str,
+    mtime_s: int | None,
+    size: int | None,
+    *,
+    is_urgent: bool = False,
 ) -> None:
     """Fetch a blob from one of `peers` (http://host:port) and store it. Blocks. Continues where it stopped before.
 
-    `size`: its size, if known. Raises NotObtained, or OSError if this node cannot store it.
+    `size`: its size, if known. `is_urgent`: a client waits for it.
+    Raises NotObtained, or OSError if this node cannot store it.
     """
     problems: list[str] = []
     for peer in peers:
         for _ in range(TRIES):
             try:
-                if not _fetch(blobs, key, peer, digest, size):
+                if not _fetch(blobs, key, peer, digest, size, URGENT if is_urgent else BACKGROUND):
                     problems.append(f"{peer} does not have it")
                     break
                 blobs.complete(digest, mtime_s, FROM_PEER)
@@ -86,14 +95,15 @@ def obtain_blob(
     raise NotObtained(f"file {digest[:12]} cannot be fetched: {'; '.join(problems) or 'there is no other node'}")
 
 
-def _fetch(blobs: BlobStore, key: BlobKey, peer: str, digest: str, size: int | None) -> bool:
+def _fetch(blobs: BlobStore, key: BlobKey, peer: str, digest: str, size: int | None, priority: str) -> bool:
     """Receive a blob into the store, in pieces. Returns False if the peer does not have it."""
     offset = blobs.received(digest, FROM_PEER)
     waited_until = time.monotonic() + STALLED_S
     connection = _connect(peer)
     try:
         while True:
-            fields = {"Authorization": key.proof(digest, time.time()), "Range": f"bytes={offset}-"}
+            proof = key.proof(digest, time.time())
+            fields = {"Authorization": proof, "Range": f"bytes={offset}-", "Priority": priority}
             connection.request("GET", BLOB_PATH + digest, headers=fields)
             response = connection.getresponse()
             piece = response.read(PIECE_MAX + 1)

@@ -45,6 +45,7 @@ def test_only_the_floor_while_clients_wait(monkeypatch: pytest.MonkeyPatch) -> N
     world = World(monkeypatch, 2_000_000)
     world.taken_in(1.0)
     world.is_busy = True
+    assert world.capacity.take(10_000, is_urgent=True) == 10_000  # a client of another node waits for it
     floor = FLOOR * 2_000_000 * 10
     assert 0.8 * floor <= world.taken_in(10.0) <= floor + SAVED_BYTES
 
