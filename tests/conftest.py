@@ -63,8 +63,8 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadSco
 
 
 def pytest_xdist_auto_num_workers() -> int:
-    """Three on two processors: tests wait a third of the time."""
-    return (3 * len(os.sched_getaffinity(0)) + 1) // 2
+    """Four on two processors: tests wait for much of their time. With three, two processors were idle for 30 %."""
+    return 2 * len(os.sched_getaffinity(0))
 
 
 # Summary

@@ -353,7 +353,7 @@ class Consumer:
             later = context.now + NAK_BEATS * message.heartbeat_s if is_accepted else inf
             message.nak_at = message.repeat_at if message.gaps.has_missing(0) else later
             return True
-        target = self._whom_to_ask(number, message)
+        target = self._peer_to_ask(number, message)
         if target is None:
             self.join_again(f"packets of message {number} are no longer available")
             return False
@@ -373,7 +373,7 @@ class Consumer:
         context.send(target, Nak(self._wish(message), number, ranges))
         return True
 
-    def _whom_to_ask(self, number: int, message: Incoming) -> ProcessId | None:
+    def _peer_to_ask(self, number: int, message: Incoming) -> ProcessId | None:
         """The producer, and after some NAKs the other members in turn. None: nobody has the packets."""
         context = self._context
         patience = context.flow.retention

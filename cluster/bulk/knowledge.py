@@ -1,4 +1,4 @@
-"""What a member knows of the master: the status of messages, learned from the headers of packets.
+"""Message status as a member knows it, learned from the packet headers that the master writes.
 
 Paper: Freier and Marzullo, TR 90-1141, fig. 3, `status` and `nextIn`.
 """

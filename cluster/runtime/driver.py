@@ -49,7 +49,6 @@ from cluster.runtime.net.handshake import DATA, INTERIM, REPORTS
 from cluster.runtime.net.report_streams import ReportStreams
 from cluster.runtime.net.transport import Transport
 from cluster.runtime.observe.observer import Observer
-from cluster.runtime.observe.trace_recorder import TraceRecorder
 from cluster.runtime.submissions import SubmissionListener, Submissions
 from cluster.stack import Process
 
@@ -135,6 +134,8 @@ class Driver:
         self.watch = Observer(order_log)
         self.recorder: TraceRecorder | None = None
         if trace is not None:
+            from cluster.runtime.observe.trace_recorder import TraceRecorder  # imports all specifications
+
             self.recorder = TraceRecorder(trace, me, image.boot + 1, me if founder else None)
         observe = self._record if self.recorder is not None else None
         taps = dict(self.watch.taps)

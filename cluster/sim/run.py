@@ -18,6 +18,8 @@ from cluster.sim.plan import Operation
 from cluster.sim.world import FrameListener, NotReached, World
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from cluster.actions import Action
     from cluster.names import ProcessId, View
     from cluster.sim.faults import AnyFault
@@ -102,31 +104,36 @@ def run(
         coded=plan.coded,
     )
     judge.watch(world)
+    return result_of(plan.seed, world, judge, lambda: _play(plan, world, judge))
+
+
+def result_of(seed: int, world: World, judge: RunJudge, play: Callable[[], None]) -> RunResult:
+    """Play a run to its end, and sum it up."""
     failure = None
     try:
-        _play(plan, world, judge)
+        play()
     except Exception as error:  # any exception of a process is a finding
-        failure = RunFailure(*kind_and_text(error, judge, world))
+        failure = _failure(error, judge, world)
     return RunResult(
-        seed=plan.seed,
+        seed=seed,
         failure=failure,
         steps=world.steps,
         events=world.events.handled,
         seconds=world.events.now,
-        sometimes=dict(world.sometimes),
+        sometimes={what: count for what, count in world.sometimes.items() if count},
         clauses=judge.clauses(),
     )
 
 
-def kind_and_text(error: Exception, judge: RunJudge, world: World) -> tuple[str, int, str]:
+def _failure(error: Exception, judge: RunJudge, world: World) -> RunFailure:
     spec = judge.verdict(error)
     if spec is not None:
-        return spec, world.steps, str(error)
+        return RunFailure(spec, world.steps, str(error))
     if isinstance(error, NotReached):
-        return "liveness", world.steps, str(error)
+        return RunFailure("liveness", world.steps, str(error))
     frames = extract_tb(error.__traceback__)
     where = "\n".join(f"  {frame.filename.rpartition('/')[2]}:{frame.lineno} {frame.name}" for frame in frames[-12:])
-    return type(error).__name__, world.steps, f"{error}\n{where}"
+    return RunFailure(type(error).__name__, world.steps, f"{error}\n{where}")
 
 
 def schedule(plan: RunPlan, world: World) -> None:

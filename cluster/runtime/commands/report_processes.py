@@ -1,4 +1,4 @@
-"""Five real members under one load of reports, one of them slow or stopped: how fast do the others get it?
+"""Measures reports between five real members, of which one is slow or stopped: the rate that the others receive.
 
 The producer offers a fixed rate of updates with the item frequencies of the stock-trading table, and waits when it is
 refused. Every member takes a fixed time for each report, which costs no processor time. The load travels as semantic

@@ -9,16 +9,7 @@ from cluster.data.replica import LEAST_LOADED
 from cluster.sim.data.clients import DataClients
 from cluster.sim.data.plan import ClientStep, DataPlan, make_data_plan
 from cluster.sim.history_machine import History
-from cluster.sim.run import (
-    QUIET,
-    RunFailure,
-    RunResult,
-    heal,
-    kind_and_text,
-    last_change,
-    schedule,
-    wait_until_live,
-)
+from cluster.sim.run import QUIET, RunResult, heal, last_change, result_of, schedule, wait_until_live
 from cluster.sim.spec_judge import Specifications
 from cluster.sim.world import FrameListener, World
 from cluster.specs.invariants.data import DataInvariants
@@ -95,20 +86,7 @@ def play_data(plan: DataPlan, listener: FrameListener | None = None) -> RunResul
     )
     world.clients = DataClients(world, world.sometimes)
     judge.watch(world)
-    failure = None
-    try:
-        _play(plan, world, judge)
-    except Exception as error:  # any exception of a process is a finding
-        failure = RunFailure(*kind_and_text(error, judge, world))
-    return RunResult(
-        seed=base.seed,
-        failure=failure,
-        steps=world.steps,
-        events=world.events.handled,
-        seconds=world.events.now,
-        sometimes=dict(world.sometimes),
-        clauses=judge.clauses(),
-    )
+    return result_of(base.seed, world, judge, lambda: _play(plan, world, judge))
 
 
 def run_data_task(task: SeedTask) -> RunResult:

@@ -1,4 +1,4 @@
-"""A simulated process: the protocol stack, report streams beside its links, and an application that takes its time.
+"""A simulated process: the protocol stack, report streams beside its links, and a slow application.
 
 A report stream lives and dies with the connection to the peer. `Pace` limits it: a narrow link takes time for every
 byte, a slow receiver takes time for every report. A submission that begins with `REPORT` is published as a report.

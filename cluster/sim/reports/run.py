@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, cast
 from cluster.names import ProcessId
 from cluster.sim.reports.plan import ReportsPlan, make_reports_plan
 from cluster.sim.reports.reporting_process import Pace, ReportingProcess
-from cluster.sim.run import LIVE_WITHIN, RunFailure, RunJudge, RunResult, heal, kind_and_text, schedule
+from cluster.sim.run import LIVE_WITHIN, RunJudge, RunResult, heal, result_of, schedule
 from cluster.sim.world import World
 from cluster.specs.checkers import Checkers
 from cluster.specs.services.reports import ReportsSpec
@@ -92,20 +92,7 @@ def play_reports(plan: ReportsPlan) -> RunResult:
     """Run a plan."""
     judge = ReportsJudge(ProcessId(plan.base.names[0]))
     world = ReportsWorld(plan, judge)
-    failure = None
-    try:
-        _play(plan, world, judge)
-    except Exception as error:  # any exception of a process is a finding
-        failure = RunFailure(*kind_and_text(error, judge, world))
-    return RunResult(
-        seed=plan.base.seed,
-        failure=failure,
-        steps=world.steps,
-        events=world.events.handled,
-        seconds=world.events.now,
-        sometimes={what: count for what, count in world.sometimes.items() if count},
-        clauses=judge.clauses(),
-    )
+    return result_of(plan.base.seed, world, judge, lambda: _play(plan, world, judge))
 
 
 def run_reports_task(task: SeedTask) -> RunResult:

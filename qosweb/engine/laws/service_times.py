@@ -1,4 +1,4 @@
-"""What a law knows of a server's service times, by class, and an alarm that they rose.
+"""Service time statistics of a server by class, with an alarm when service times rise.
 
 For each class: the running mean and variance of ln R, and a base, the ln R without waiting inside the server. The
 base is learnt at low levels of the limit, where little or nothing waits. It is used for the alarm alone: what decides

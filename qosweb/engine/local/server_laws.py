@@ -1,4 +1,4 @@
-"""Laws of the servers whose limits this node decides: fed with ordered samples, their decisions go into the order.
+"""Runs the control laws of the servers whose limits this node decides: ordered samples in, decisions out.
 
 One member decides for each server (`replicated.server_table`). Its law begins with the first samples and numbers its
 decisions after the one that it finds. Outside the primary view a node keeps its part of a shared server and decides

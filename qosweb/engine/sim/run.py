@@ -11,7 +11,6 @@ from functools import cache
 from typing import TYPE_CHECKING, cast
 
 from cluster.sim import run as group_run
-from cluster.sim.run import RunFailure, RunResult
 from cluster.sim.world import FrameListener, NotReached, World
 from qosweb.engine.sim.clients import Clients
 from qosweb.engine.sim.host import Host
@@ -28,6 +27,7 @@ if TYPE_CHECKING:
     from cluster.settings import Settings
     from cluster.sim.faults import AnyFault
     from cluster.sim.history_machine import History
+    from cluster.sim.run import RunResult
     from qosweb.engine.replicated.compiled_policy import CompiledPolicy
     from qosweb.engine.sim.plan import CapacityChange, EnginePlan, PolicyChange
 
@@ -162,20 +162,12 @@ def _policy_numbered(number: int) -> CompiledPolicy:
 
 def play(plan: EnginePlan, listener: FrameListener | None = None) -> RunResult:
     scene = EngineWorld(plan, listener)
-    failure = None
-    try:
-        scene.play()
-    except Exception as error:  # any exception is a finding
-        failure = RunFailure(*group_run.kind_and_text(error, scene.judge, scene.world))
-    world = scene.world
-    for client in scene.clients.all:
-        world.sometimes[f"requests: {client.fate or 'not over'}"] += 1
-    return RunResult(
-        seed=plan.seed,
-        failure=failure,
-        steps=world.steps,
-        events=world.events.handled,
-        seconds=world.events.now,
-        sometimes=dict(world.sometimes),
-        clauses=scene.judge.clauses(),
-    )
+
+    def play_and_count() -> None:
+        try:
+            scene.play()
+        finally:
+            for client in scene.clients.all:
+                scene.world.sometimes[f"requests: {client.fate or 'not over'}"] += 1
+
+    return group_run.result_of(plan.seed, scene.world, scene.judge, play_and_count)

@@ -1,4 +1,4 @@
-"""What became of a request, as the access log and the field QoS-Decision name it. Pure."""
+"""Names of the outcomes of a request, for the access log and the field QoS-Decision. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Send pacer: sends all responses of a node together at one rate R. Idle capacity goes at once to who can use it.
+"""Send pacer: sends all responses of a node together at one rate R. Clients that can receive more use idle capacity.
 
 A token bucket: tokens come at R bytes per second, each byte of a body and the fixed cost of each request takes one, and
 bytes are sent while there are tokens. A send may take more tokens than there are, by one quantum. Idle time saves up

@@ -1,4 +1,4 @@
-"""Why no connection to an upstream server was made, in words for the client and for the operator. Pure."""
+"""Describes a failed connection to an upstream server, for the client and for the operator. Pure."""
 
 from __future__ import annotations
 

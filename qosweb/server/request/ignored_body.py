@@ -1,4 +1,4 @@
-"""The body of a request to which a body means nothing (HEAD, OPTIONS): read within a limit, and thrown away."""
+"""Discards the body of a request whose method has no use for one (HEAD, OPTIONS), up to a limit."""
 
 from __future__ import annotations
 

@@ -5,6 +5,7 @@ Mutants that show only in rare situations are caught by a test of that situation
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
@@ -37,8 +38,8 @@ SHOWN_BY: dict[str, int] = {
     "cancellations are not sent": 5,
 }
 NOTICED_BY: dict[str, Callable[[], None]] = {
-    "waiting classes demand everything": test_sample_load.test_three_nodes_hold_the_ceiling_in_every_window,
-    "virtual time is forgotten at once": test_sample_load.test_one_node_holds_the_ceiling_though_few_requests_wait,
+    "waiting classes demand everything": partial(test_sample_load.hold_the_ceiling_on_three_nodes, seeds=2),
+    "virtual time is forgotten at once": partial(test_sample_load.hold_the_ceiling_on_one_node, seeds=4),
     "grants run ahead in gaps": test_sample_load.test_one_node_holds_the_ceiling_though_few_requests_wait,
     "credit is unbounded": test_scheduler.test_credit_of_a_class_is_bounded,
     "weights are shares": test_scheduler.test_class_that_demands_little_has_the_weight_of_its_guarantee,

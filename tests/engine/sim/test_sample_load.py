@@ -21,8 +21,12 @@ def mean(values: list[float]) -> float:
 
 
 def test_three_nodes_hold_the_ceiling_in_every_window() -> None:
+    hold_the_ceiling_on_three_nodes(seeds=6)
+
+
+def hold_the_ceiling_on_three_nodes(seeds: int) -> None:
     """40 free pages of 40 KB and 20 paid ones of 205 KB a second, and the gentle load."""
-    found = [sample_shares(seed) for seed in range(6)]
+    found = [sample_shares(seed) for seed in range(seeds)]
     free = [share for one in found for share in one.free]
     assert mean(free) <= FREE_MEAN_MAX
     assert max(free) <= FREE_MAX
@@ -31,8 +35,12 @@ def test_three_nodes_hold_the_ceiling_in_every_window() -> None:
 
 
 def test_one_node_holds_the_ceiling_though_few_requests_wait() -> None:
+    hold_the_ceiling_on_one_node(seeds=12)
+
+
+def hold_the_ceiling_on_one_node(seeds: int) -> None:
     """A third of that load, for two channels: the queue of the paid pages is often empty."""
-    found = [sample_shares(seed, "a", 40 / 3, 20 / 3) for seed in range(12)]
+    found = [sample_shares(seed, "a", 40 / 3, 20 / 3) for seed in range(seeds)]
     assert mean([share for one in found for share in one.free]) <= FREE_MEAN_MAX
     assert mean([share for one in found for share in one.used]) >= USED_MIN
 

@@ -1,4 +1,4 @@
-"""What a simulated run shows: use, queue and limit over a window, and when a run has settled.
+"""Measurements of a simulated run: utilisation, queue and limit over a window, and the settling time.
 
 A run has settled at the first time from which a window of two seconds, and the mean of the rest, keep the goals: 95 %
 of the places busy, and at most two requests waiting inside.
