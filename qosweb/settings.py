@@ -182,6 +182,9 @@ class ServeSettings:
     )
     release_keep: int = _option(_at_least_one, "N", "number of old releases to keep for a rollback", default=10)
     release_keep_age: float = _option(_seconds, "TIME", "how long to keep old releases", default=30 * 86_400.0)
+    multicast: str = _option(
+        str, "G:P[%IF]", "multicast group by which nodes give each other releases; the same at all nodes", default=""
+    )
     site_max_size: int = _option(_positive_size, "SIZE", "largest release", default=10 << 30)
     spec: Path | None = _option(
         _path, "FILE", "WebQoS specification of the site; without it all requests are one class", default=None
@@ -402,7 +405,7 @@ OPTIONS = _specs()
 # The groups of `qosweb serve --help` and of the settings reference, with the keys of their options.
 GROUPS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("site", ("root", "spec", "index", "error-pages", "name")),
-    ("releases", ("site", "release-grace", "release-keep", "release-keep-age", "site-max-size")),
+    ("releases", ("site", "release-grace", "release-keep", "release-keep-age", "site-max-size", "multicast")),
     ("addresses", ("listen", "public-url", "trust-proxy", "proxy-protocol", "tls-cert", "tls-key")),
     ("admin port", ("admin", "admin-token-file", "admin-host")),
     ("cluster", ("bootstrap", "join", "group", "key-file", "data-dir", "cluster-id", "order-log")),
@@ -485,6 +488,8 @@ def _check_together(settings: ServeSettings) -> None:
         raise UsageError("--site serves releases and --root a folder; give only one of them")
     if settings.site and settings.data_dir is None:
         raise UsageError("--site stores releases in --data-dir DIR, which is missing")
+    if settings.multicast and not (settings.site and settings.is_member):
+        raise UsageError("--multicast distributes the releases of a cluster: give --site, and --bootstrap or --join")
     if (settings.tls_cert is None) != (settings.tls_key is None):
         missing = "--tls-key" if settings.tls_key is None else "--tls-cert"
         raise UsageError(f"TLS needs both --tls-cert and --tls-key; {missing} is missing")

@@ -40,7 +40,9 @@ VALID = {
     "proxy-protocol": "yes",
     "site": "yes",
     "find-line": "yes",
+    "multicast": "239.1.2.3:7000%eth0",
 }
+MULTICAST_NEEDS = {"site": "yes", "data-dir": "data", "bootstrap": "yes", "key-file": "key"}
 
 
 def from_file(file: dict[str, object]) -> ServeSettings:
@@ -66,6 +68,8 @@ def test_every_setting_can_be_given_in_all_three_ways(spec: OptionSpec) -> None:
     if spec.key in ("cluster-id", "group", "join", "bootstrap"):
         needed = {"key-file": "key", **({"bootstrap": "yes"} if spec.key in ("cluster-id", "group") else {})}
     others = {"data-dir": "data"} if spec.key == "site" else {"root": "other", **needed}
+    if spec.key == "multicast":
+        others = MULTICAST_NEEDS
     others.pop(spec.key, None)
     ways = [
         gather({**others, spec.key: value}, {}, {}, ""),
@@ -97,6 +101,8 @@ def test_command_line_before_environment_before_file_before_default(spec: Option
         "upstream": ("http://h:1", "http://h:2", "http://h:3"),
     }.get(spec.key, ("161", "162", "163"))
     names = {} if spec.key == "root" else {"root": "site"}
+    if spec.key == "multicast":
+        names = MULTICAST_NEEDS
     if spec.key == "site":
         names = {"upstream": "http://h:1", "data-dir": "data"}
     if spec.key in ("cluster-id", "group", "join", "bootstrap"):

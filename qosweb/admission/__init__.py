@@ -12,6 +12,7 @@
     class_accounts   counters and response fields of each class
     capacity_meter   measures capacity; machine_load samples load, capacity_report reports both to the cluster
     redirects        requests to and from other nodes
+    resources        what requests queue for: limit, use, and why it is contended
 """
 
 from qosweb.admission.class_accounts import ClassAccount
@@ -19,6 +20,7 @@ from qosweb.admission.clock import Clock
 from qosweb.admission.control import AdmissionControl
 from qosweb.admission.facts import FileFacts, HeadFacts, RequestFacts
 from qosweb.admission.outcomes import Decided, Denial, Forward, OnDecided, Permit, Redirect, Wait
+from qosweb.admission.resources import ResourceState
 
 __all__ = [
     "AdmissionControl",
@@ -33,5 +35,6 @@ __all__ = [
     "Permit",
     "Redirect",
     "RequestFacts",
+    "ResourceState",
     "Wait",
 ]

@@ -30,10 +30,12 @@ from qosweb.admission.class_accounts import ClassAccounts
 from qosweb.admission.classifier import Classifier
 from qosweb.admission.gate import HEAD_BYTES, EngineGate, OpenGate
 from qosweb.admission.redirects import Redirects
+from qosweb.admission.resources import pool_name, resources_of
+from qosweb.admission.send_weights import SendWeights
 from qosweb.engine.engine import Engine
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Collection, Iterable, Sequence
 
     from cluster.names import View
     from qosweb.admission.class_accounts import ClassAccount
@@ -42,6 +44,7 @@ if TYPE_CHECKING:
     from qosweb.admission.facts import HeadFacts, RequestFacts
     from qosweb.admission.gate import SendThrottle, Servers
     from qosweb.admission.outcomes import Decided, Hold, OnDecided, Permit, Wait
+    from qosweb.admission.resources import ResourceState
     from qosweb.engine.engine import EngineListener
     from qosweb.engine.local.request_ids import RequestId
     from qosweb.engine.replicated.compiled_policy import CompiledPolicy
@@ -79,9 +82,11 @@ class AdmissionControl:
         self.engine: Engine | None = None
         self.driver: EngineDriver | None = None
         self.meter = CapacityMeter(capacity_bps)
+        self.is_processor_saturated: Callable[[], bool] = lambda: False  # replaced by what observes the processor
         self.redirects = Redirects(log_message)
         self.accounts = ClassAccounts(self._classifier(policy))
         self._reporter: CapacityReporter | None = None
+        self._send_weights = SendWeights()
         self._gate: OpenGate
         if policy is None:
             self._gate = OpenGate(clock, self.meter)
@@ -136,6 +141,10 @@ class AdmissionControl:
         """
         return self._gate.enter(facts, account, size, on_decided, servers)
 
+    def pool_name(self, servers: Servers) -> str:
+        """The name of the pool of these servers; empty if there is no engine."""
+        return "" if self.engine is None else pool_name(self.engine.slot_queue(servers).key)
+
     def permit_for(self, hold: Hold) -> Permit:
         """Turn ``hold`` into a permit, which ends it instead of `release`."""
         return self._gate.permit_for(hold)
@@ -153,19 +162,11 @@ class AdmissionControl:
         is_limited = isinstance(gate, EngineGate) and gate.is_limited
         self.start = gate.start_throttled if is_limited and isinstance(gate, EngineGate) else gate.start
 
-    def send_weight(self, account: ClassAccount) -> int | None:
-        """The weight of a class in the order of sending, in parts per million; None: it is always available.
-
-        A class has at least the weight of its guaranteed share. 0: it gets what no other class can use.
-        """
+    def send_weights(self, accounts: Sequence[ClassAccount]) -> Sequence[int | None]:
+        """The weights of these classes while exactly they can send; see `send_weights`."""
         if self.engine is None:
-            return 0
-        scheduler, number = self.engine.machine.scheduler, account.number
-        if number >= len(scheduler.weights):  # a class of an earlier policy
-            return 0
-        if scheduler.bound.always[number]:
-            return None
-        return max(scheduler.weights[number], scheduler.bound.guaranteed[number])
+            return [0] * len(accounts)
+        return self._send_weights.of(tuple([one.number for one in accounts]), self.engine.machine.scheduler.bound)
 
     @property
     def in_service(self) -> int:
@@ -205,6 +206,13 @@ class AdmissionControl:
     def wall_ms(self) -> int | None:
         """The wall clock less the cluster's time; None without an engine."""
         return None if self._reporter is None else self._reporter.wall_ms()
+
+    def resources(self, slots_set: Collection[str] = ()) -> list[ResourceState]:
+        """The resources for which requests may wait here. `slots_set`: servers whose slots are set by hand."""
+        if self.engine is None:
+            return []
+        fixed = self._gate.fixed_bytes if isinstance(self._gate, EngineGate) else HEAD_BYTES
+        return list(resources_of(self.engine, self.meter, slots_set, fixed, is_saturated=self.is_processor_saturated()))
 
     # ---- the end
 

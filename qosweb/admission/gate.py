@@ -269,9 +269,9 @@ class EngineGate(OpenGate):
         assert queue is not None
         assert request is not None
         if request.phase is Phase.RUNNING:
-            used_us = int((self._clock.read() - permit.slot_since) * SLOT)
+            permit.slot_s = self._clock.read() - permit.slot_since
             queue.now_ms = self.driver.now_ms()
-            queue.finish(request, max(1, used_us), failed=failed)
+            queue.finish(request, max(1, int(permit.slot_s * SLOT)), failed=failed)
             self.driver.poke()
 
     def outcome(self, pending: WaitingRequest, request: Request, decision: Decision) -> Decided:

@@ -84,8 +84,10 @@ class Permit:
         "queue",
         "rate_bps",
         "request",
+        "resource",
         "rid",
         "server",
+        "slot_s",
         "slot_since",
     )
 
@@ -112,7 +114,9 @@ class Permit:
         self.fixed_bytes = fixed_bytes  # what the request costs in addition to its body
         self.queue = queue  # of the upstream servers, if it has a slot of one
         self.server = "" if queue is None or request is None else request.server.partition("@")[0]
+        self.resource = "" if queue is None or request is None else request.server  # the same as the engine knows it
         self.slot_since = slot_since
+        self.slot_s = 0.0  # how long it has held the slot, once it has left the server
         self.learns_size = learns_size  # the size was unknown at entry: the class's mean was charged
 
     def resize(self, size: int) -> None:
@@ -160,6 +164,11 @@ class Hold:
         self.queue = queue  # of the upstream servers, if there is an engine
         self.since = since
         self.request = request  # as the engine knows it, if there is an engine
+
+    @property
+    def resource(self) -> str:
+        """The upstream server, as the engine knows it."""
+        return "" if self.request is None else self.request.server
 
 
 class Wait(ABC):

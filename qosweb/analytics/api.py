@@ -54,11 +54,15 @@ def read_events(spark: SparkSession, logs: Names, *, log_format: str | None = No
     """Reads the good event lines, with all documented columns; fields that an event lacks are null."""
     from pyspark.sql import functions as f
 
+    from qosweb.analytics.read.log_lines import LIMITED_BY
+
     good = _lines(spark, logs, log_format).where("cause is null and event is not null")
     return good.select(
         "event", "ts", "node", f.col("index").cast("long").alias("index"), "view",
         f.from_json("members", "array<string>").alias("members"), (f.col("primary") == "true").alias("primary"),
         "policy", "text", "of", f.col("capacity_bps").cast("long").alias("capacity_bps"),
+        "resource", "pool", f.col("limit").cast("long").alias("limit"), f.col(LIMITED_BY).alias("cause"),
+        f.col("request_bytes").cast("long").alias("request_bytes"),
     )  # fmt: skip
 
 

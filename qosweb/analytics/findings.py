@@ -23,6 +23,7 @@ from qosweb.analytics.judge.verdicts import (
 )
 from qosweb.analytics.read import line_queries, policies, slot_sums, tables, window_parts
 from qosweb.analytics.read.log_lines import EVENTS_MAX, without_copies
+from qosweb.analytics.read.pools import Pools
 from qosweb.analytics.read.rows import NOT_TESTED, VIOLATED
 from qosweb.analytics.read.timeline import Timeline
 
@@ -98,8 +99,9 @@ def conclude(
     show_step("judging")
     notes += _strangers(seen, known)
     when = _situations(gathered, known, timeline, limits, seen, notes)
-    bench = WindowJudge(known, when, timeline, limits, responses_ms, _sizes(seen))
-    in_parts = _parts(gathered, when, limits, responses_ms, seen)
+    pools = Pools(events)
+    bench = WindowJudge(known, when, timeline, limits, responses_ms, _sizes(seen), pools)
+    in_parts = _parts(gathered, when, limits, responses_ms, seen, pools)
     in_windows = [verdict for part in in_parts for verdict in bench.judge(part)]
     of_run = list(judge_run(in_windows, limits))
     of_run += list(untested_rules(known, when, of_run))
@@ -191,6 +193,7 @@ def _parts(
     limits: AnalysisLimits,
     responses_ms: Sequence[int],
     seen: slot_sums.Survey,
+    pools: Pools,
 ) -> Iterator[Part]:
     """Parts of windows in order of time. The rows of one range of windows are freed before the next range is read."""
     if not when:
@@ -198,7 +201,7 @@ def _parts(
     views = sorted(outside(gathered.events))
     for slots in _stretches(seen, limits, 1 + len(seen.nodes) if views else 1):
         rows = slot_sums.by_slot(gathered.of_slots, slots, views, responses_ms)
-        yield from window_parts.parts(window_parts.slot_rows(rows), when, limits)
+        yield from window_parts.parts(window_parts.slot_rows(rows), when, limits, pools)
 
 
 def _stretches(seen: slot_sums.Survey, limits: AnalysisLimits, scopes: int) -> Iterator[range]:

@@ -24,6 +24,7 @@ from qosweb.releases.manifest import MANIFEST_LEN_MAX, BadManifest, Manifest, de
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
+    from typing import BinaryIO
 
 PIECE = 1 << 20
 SPARE_BYTES = 64 << 20  # that stay free on the disk
@@ -77,6 +78,22 @@ class BlobStore:
         """Forget what was received of a blob."""
         (self._incoming / (digest + source)).unlink(missing_ok=True)
 
+    def copy_in(self, digest: str, source: BinaryIO, size: int, mtime_s: int | None) -> None:
+        """Store the next `size` bytes of a file as a blob. Raises WrongContent, OSError."""
+        found, left = sha256(), size
+        part = self._incoming / f"{digest}.copy"  # not the file of an upload or a fetch of the same blob
+        with part.open("wb") as file:
+            while left and (piece := source.read(min(PIECE, left))):
+                found.update(piece)
+                file.write(piece)
+                left -= len(piece)
+            file.flush()
+            os.fsync(file.fileno())
+        if left or found.hexdigest() != digest:
+            part.unlink()
+            raise WrongContent(f"the content has the digest {found.hexdigest()}, not {digest}")
+        self._place(part, digest, mtime_s)
+
     def complete(self, digest: str, mtime_s: int | None = None, source: str = "") -> None:
         """All bytes were received: verify them. Raises WrongContent, and then forgets them; OSError."""
         incoming = self._incoming / (digest + source)
@@ -88,12 +105,15 @@ class BlobStore:
         if found.hexdigest() != digest:
             incoming.unlink()
             raise WrongContent(f"the content has the digest {found.hexdigest()}, not {digest}")
+        self._place(incoming, digest, mtime_s)
+
+    def _place(self, part: Path, digest: str, mtime_s: int | None) -> None:
         if mtime_s is not None:
-            os.utime(incoming, (mtime_s, mtime_s))
+            os.utime(part, (mtime_s, mtime_s))
         path = self.path_of(digest)
         path.parent.mkdir(exist_ok=True)
-        incoming.chmod(0o444)
-        incoming.replace(path)
+        part.chmod(0o444)
+        part.replace(path)
 
     def put(self, data: bytes) -> str:
         """Store content. Returns its digest."""

@@ -44,6 +44,8 @@ def picture(status: Mapping[str, Any], before: Mapping[str, Any] | None, seconds
     hidden = len(status["classes"]) - CLASSES_MAX
     if hidden > 0:
         parts.append(Text(f"and {hidden} more classes; --json has all of them"))
+    if any(one["kind"] == "server" or one["cause"] for one in status.get("resources", ())):
+        parts += [Text(), _resources(status["resources"])]
     if status.get("upstreams"):
         parts += [Text(), _upstreams(status)]
         differences = status.get("upstreams_disagree", ())
@@ -137,6 +139,29 @@ def _upstreams(status: Mapping[str, Any]) -> Table:
         )
     if len(servers) > NODES_MAX:
         table.add_row(f"and {len(servers) - NODES_MAX} more")
+    return table
+
+
+def _resources(resources: Sequence[Mapping[str, Any]]) -> Table:
+    """What requests queue for."""
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column("resource", overflow="fold", max_width=NAME_MAX)
+    for column in ("in use", "limit", "waiting"):
+        table.add_column(column, justify="right")
+    table.add_column("found by")
+    table.add_column("contended by")
+    for one in resources[:NODES_MAX]:
+        amount = _rate if one["kind"] == "node" else _number
+        table.add_row(
+            Text(one["name"]),
+            amount(one["in_use"]),
+            amount(one["limit"]),
+            _number(one["waiting"]),
+            Text(one["found"]),
+            Text(one["cause"] or "-", style="yellow" if one["cause"] else ""),
+        )
+    if len(resources) > NODES_MAX:
+        table.add_row(f"and {len(resources) - NODES_MAX} more")
     return table
 
 

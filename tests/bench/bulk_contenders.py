@@ -137,12 +137,13 @@ def bulk(network: BulkNetwork, content: Path, place: Path) -> Transfer:
                   "--listen", f"{network.address(name)}:0", *members, *join)  # fmt: skip
         wait_for(lambda name=name: "listens at" in run.log(name), f"{name} to listen")  # type: ignore[misc]
         contact = contact or run.log(name).split()[-1]
-    before, lost = network.wire_bytes(), network.lost()
+    before, lost, group_bytes = network.wire_bytes(), network.lost(), network.tcp_bytes()
     run.start(SENDER, sys.executable, "-m", "cluster", "send", str(content), "--name", SENDER, "--spool", str(place),
               "--listen", f"{network.address(SENDER)}:0", *members, "--join", contact)  # fmt: skip
     wait_for(lambda: "accepted" in run.log(SENDER) or run.has_ended(SENDER), "the transfer",
              timeout_s=TRANSFER_S)  # fmt: skip
     wire_bytes, lost = network.wire_bytes() - before, network.lost() - lost
+    group_bytes = network.tcp_bytes() - group_bytes
     told = re.search(r"bytes in ([\d.]+) s", run.log(SENDER))
     if told is None:
         raise RuntimeError(run.log(SENDER))
@@ -154,7 +155,8 @@ def bulk(network: BulkNetwork, content: Path, place: Path) -> Transfer:
     found.lost = lost
     found.naks = sum(int(re.findall(r"(\d+) NAKs", run.log(name))[-1]) for name in network.receivers)
     overruns = sum(network.overruns().values())
-    found.note += f"{overruns} overruns, " + re.search(r"\d+ packets sent again", run.log(SENDER))[0]  # type: ignore[index]
+    again = re.findall(r"\d+ packets sent again", run.log(SENDER))
+    found.note += f"group {group_bytes / content.stat().st_size:.3f}, {overruns} overruns, {' '.join(again)}"
     return found
 
 

@@ -9,6 +9,7 @@ from loadgen.experiments.namespaces import NamespaceNetwork, NamespacesUnavailab
 
 SENDER = "s"
 QUEUE_S = 0.1  # of the token bucket
+ETHERNET_LEN = 14  # header
 
 
 class BulkNetwork(NamespaceNetwork):
@@ -40,7 +41,13 @@ class BulkNetwork(NamespaceNetwork):
             f"numgen random mod 10000 < {round(self._loss * 100)} counter drop\n}}"
             for name in self.receivers
         )
-        self.run("", "nft", "-f", "-", told=f"table netdev loss {{\n{ports}\n}}\n")
+        counters = "\n".join(
+            f'chain from-{name} {{\ntype filter hook ingress device "to-{name}" priority 0\nip protocol tcp counter\n}}'
+            for name in (SENDER, *self.receivers)
+        )
+        self.run(
+            "", "nft", "-f", "-", told=f"table netdev loss {{\n{ports}\n}}\ntable netdev streams {{\n{counters}\n}}\n"
+        )
 
     def run(self, name: str, *command: str, told: str = "") -> str:
         done = subprocess.run(
@@ -59,6 +66,10 @@ class BulkNetwork(NamespaceNetwork):
             total += link["stats64"]["tx"]["bytes"]
         return total
 
+    def tcp_bytes(self) -> int:
+        """Bytes of the frames with TCP so far: in a bulk transfer that is the control traffic of the group."""
+        return sum(one["bytes"] + ETHERNET_LEN * one["packets"] for one in self._counters("streams"))
+
     def overruns(self) -> dict[str, int]:
         """Datagrams that the socket buffers of the receivers had no room for so far."""
         found = {}
@@ -70,6 +81,9 @@ class BulkNetwork(NamespaceNetwork):
 
     def lost(self) -> int:
         """Packets that were lost on the way to the receivers so far."""
-        found = json.loads(self.run("", "nft", "-j", "list", "table", "netdev", "loss"))
+        return sum(one["packets"] for one in self._counters("loss"))
+
+    def _counters(self, table: str) -> list[dict[str, int]]:
+        found = json.loads(self.run("", "nft", "-j", "list", "table", "netdev", table))
         rules = [item["rule"]["expr"] for item in found["nftables"] if "rule" in item]
-        return sum(part["counter"]["packets"] for rule in rules for part in rule if "counter" in part)
+        return [part["counter"] for rule in rules for part in rule if "counter" in part]

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from qosweb.admission.resources import Cause, Found, ResourceState
 from qosweb.analytics.read.log_lines import DECISIONS
 from qosweb.server.accesslog.line import EXTRA_FIELDS, JsonLines, LogEntry
 from qosweb.server.admin import admin, block_routes, release_routes
@@ -51,7 +52,7 @@ def keys_of(line: str) -> set[str]:
 def test_fields_of_a_request() -> None:
     entry = LogEntry(
         0.0, "r", "::1", "GET", "h", "/", "denied", 503, 0, 0.0, 0.0,
-        reason="lifetime", first_byte_s=0.1, request_id="x",
+        reason="lifetime", first_byte_s=0.1, request_id="x", resource="app",
     )  # fmt: skip
     assert first_column(LOG, "Field") == keys_of(JsonLines("n", "v", "p", tuple(EXTRA_FIELDS)).line(entry))
 
@@ -67,6 +68,7 @@ def test_fields_of_events() -> None:
         "view": lines.view_event(0.0, 1, [], is_primary=True),
         "capacity": lines.capacity_event(0.0, 1, "n", 1),
         "upstream": lines.upstream_event(0.0, "u", "timeouts"),
+        "resource": lines.resource_event(0.0, ResourceState("u", "server", "u", 8, Found.KNEE, 8, 1, Cause.SERVER)),
     }
     documented = {name: names_in(row[1]) for row in rows_of(LOG, "`event`") for name in names_in(row[0])}
     assert set(documented) == set(events)

@@ -36,16 +36,34 @@ Address = tuple[str, int] | tuple[str, int, int, int]  # the longer one, with a 
 
 
 class MulticastGroup(msgspec.Struct, frozen=True):
-    """Where to multicast: a group address such as 239.1.2.3:7000 or [ff02::1:2]:7000, and a network interface."""
+    """Where to multicast: a group address such as 239.1.2.3:7000 or [ff02::1:2]:7000, and a network interface.
+
+    Without an interface the routing table chooses one. A group of IPv6 needs one.
+    """
 
     address: str
-    interface: str
+    interface: str = ""
+
+    @classmethod
+    def parse(cls, text: str) -> MulticastGroup:
+        """Read GROUP:PORT or GROUP:PORT%INTERFACE. Raises ValueError."""
+        address, _, interface = text.partition("%")
+        group = cls(address, interface)
+        group.validate()
+        return group
+
+    def __str__(self) -> str:
+        return f"{self.address}%{self.interface}" if self.interface else self.address
+
+    @property
+    def index(self) -> int:
+        return socket.if_nametoindex(self.interface) if self.interface else 0
 
     def where(self) -> Address:
         """The address of the group as a socket takes it. A group of IPv6 belongs to an interface (its scope)."""
         host, port = parse_address(self.address)
         is_four = _family(host) == socket.AF_INET
-        return (host, port) if is_four else (host, port, 0, socket.if_nametoindex(self.interface))
+        return (host, port) if is_four else (host, port, 0, self.index)
 
     def validate(self) -> None:
         """Raises ValueError."""
@@ -54,8 +72,10 @@ class MulticastGroup(msgspec.Struct, frozen=True):
         first = socket.inet_pton(family, host)[0]
         if (first >> 4 != 14) if family == socket.AF_INET else (first != 255):
             raise ValueError(f"{host} is not a multicast address; use 224.0.0.0/4 or ff00::/8")
+        if not self.interface and family == socket.AF_INET6:
+            raise ValueError(f"a group of IPv6 needs a network interface: {self.address}%eth0, for example")
         try:
-            socket.if_nametoindex(self.interface)
+            _ = self.index
         except OSError:
             names = ", ".join(name for _, name in socket.if_nameindex())
             raise ValueError(f"there is no network interface {self.interface!r}; there are {names}") from None
@@ -246,7 +266,7 @@ def _own_socket(address: str, multicast: MulticastGroup | None) -> socket.socket
     sock = _new_socket(family)
     sock.bind((host, port))
     if multicast is not None:
-        index = socket.if_nametoindex(multicast.interface)
+        index = multicast.index
         if family == socket.AF_INET6:
             sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_MULTICAST_IF, index)
         else:
@@ -261,7 +281,7 @@ def _group_socket(multicast: MulticastGroup) -> socket.socket:
     sock = _new_socket(family)
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     sock.bind(multicast.where())
-    index = socket.if_nametoindex(multicast.interface)
+    index = multicast.index
     group = socket.inet_pton(family, host)
     if family == socket.AF_INET6:
         sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_JOIN_GROUP, group + struct.pack("@I", index))

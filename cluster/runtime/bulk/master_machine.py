@@ -55,6 +55,17 @@ class MasterMachine:
     def view_changed(self, _position: int, view: View) -> None:
         self.apply_entry(ChangeView(view.members))
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether nobody has joined and nothing was sent yet: the state is that of a new master in its primary view."""
+        return self.master.next == 1
+
+    def clear(self, view: View | None) -> None:
+        """Return to the state of a new master in this primary view."""
+        self._fill(Master(self.master.session))
+        if view is not None:
+            self.master.apply(ChangeView(view.members))
+
     def snapshot(self) -> bytes:
         master = self.master
         return _encode(
@@ -65,7 +76,15 @@ class MasterMachine:
         )  # fmt: skip
 
     def restore(self, state: bytes) -> None:
-        found, master = _decode_state(state), self.master
-        master.session, master.t_cur, master.streak, master.next = found.session, found.t_cur, found.streak, found.next
-        master.recent, master.primary, master.coordinator = found.recent, found.primary, found.coordinator
-        master.granted, master.joined = dict(found.granted), dict(found.joined)
+        """The session stays: it follows from the name of the cluster, which a recovery changes."""
+        found = _decode_state(state)
+        copy = Master(self.master.session)
+        copy.t_cur, copy.streak, copy.next, copy.recent = found.t_cur, found.streak, found.next, found.recent
+        copy.primary, copy.coordinator = found.primary, found.coordinator
+        copy.granted, copy.joined = dict(found.granted), dict(found.joined)
+        self._fill(copy)
+
+    def _fill(self, other: Master) -> None:
+        """Takes the state of another master, in place: the automata refer to this one."""
+        for name in Master.__slots__:
+            setattr(self.master, name, getattr(other, name))

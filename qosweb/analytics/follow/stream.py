@@ -290,4 +290,4 @@ def _ends_named() -> Column:
 def _name(verdict: Verdict) -> list[str | int]:
     key = verdict.key
     assert key is not None
-    return [verdict.policy, verdict.kind, verdict.rule, verdict.line, key.window_s, key.scope, key.situation]
+    return [verdict.policy, verdict.kind, verdict.rule, verdict.line, key.window_s, key.scope, key.situation, key.pool]

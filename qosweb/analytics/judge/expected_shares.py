@@ -2,8 +2,9 @@
 
 Only contended slots count: without contention no class is held back, so a share cannot be tested. The amount to divide
 is the amount that was served. A request that was denied or expired, or whose client gave up, counts with the mean
-response size of its class. The expected amount of a class is what the language's own division gives for this demand,
-moment by moment.
+response size of its class. In a pool of resources that the log knows, waiting is demand, too: a class that had a
+request waiting for a part of the time asked for at least that part of its share, also if none was denied. The expected
+amount of a class is what the language's own division gives for this demand, moment by moment.
 Neighbours: ``share_verdicts``, ``rate_verdicts`` and ``priority_verdicts`` compare the log with these amounts.
 """
 
@@ -14,6 +15,7 @@ from functools import cached_property
 from itertools import groupby
 from typing import TYPE_CHECKING, NamedTuple
 
+from qosweb.analytics.read.pools import NODES
 from qosweb.webqos.allocation.problem import PPM
 from qosweb.webqos.model.model import Bytes, Requests
 from qosweb.webqos.policy.division import Division
@@ -50,6 +52,7 @@ class ExpectedShares:
         nodes: tuple[int, int] = (1, 1),
         capacity_bps: tuple[int, int] | None = None,
         means: Mapping[str, float] | None = None,
+        request_cost: int | None = None,
     ) -> None:
         self.policy, self.binding, self.part, self.limits = policy, binding, part, limits
         self.nodes, self.capacity_bps = nodes, capacity_bps
@@ -61,7 +64,9 @@ class ExpectedShares:
                 self.strangers.append(cell.name)
             else:
                 self.cells[number] = cell
-        cost = limits.request_cost
+        self.is_of_servers = part.key.pool not in ("", NODES)  # amounts are slot time, in microseconds
+        self.unit = "slot us" if self.is_of_servers else "bytes"
+        self.request_cost = cost = limits.request_cost if request_cost is None else request_cost
         count = len(policy.model.classes)
         self.got = [0.0] * count
         self.asked = [0.0] * count
@@ -87,7 +92,15 @@ class ExpectedShares:
             )  # a class without responses: the mean is the best guess
         for number in binding.always:  # denied requests count only for its own guarantee
             self.asked[number], self.counted_asked[number] = self.got[number], self.counted_got[number]
+        self._capped: set[int] = set()
         self._cap_demand_at_bounds()
+        if self._has_backlog and self.total > 0:
+            asked = [sum(one.asked[at] for one in self.moments) for at in range(count)]
+            self.asked = [max(pair) for pair in zip(self.asked, asked, strict=True)]
+
+    @property
+    def _has_backlog(self) -> bool:
+        return any(amount.backlog for moment in self.part.moments for amount in moment.amounts)
 
     @cached_property
     def moments(self) -> list[DividedMoment]:
@@ -157,10 +170,13 @@ class ExpectedShares:
             rule = self.policy.model.constraints[one.number]
             if not one.upper or not isinstance(rule.value, Requests | Bytes):
                 continue
+            if self.is_of_servers and isinstance(rule.value, Bytes):
+                continue
             bound = self.rate_bound(rule.value, most=False) * part.seconds
             cells = [self.cells[at] for at in one.upper if at in self.cells]
             has = sum(c.served if isinstance(rule.value, Requests) else c.sent_bytes for c in cells)
             if has >= bound * (1 - limits.rate_tolerance) - 1:
+                self._capped.update(one.upper)
                 for at in one.upper:
                     self.asked[at], self.counted_asked[at] = self.got[at], self.counted_got[at]
 
@@ -174,31 +190,40 @@ class ExpectedShares:
         ] or list(self.cells.values())
         served = sum(c.busy_served for c in rated)
         size = int(sum(c.busy_bytes for c in rated) / served) if served else REQUEST_BYTES
-        per_s = int(self.total / self.part.busy_s) if self.part.busy_s else None
+        per_s = int(self.total / self.part.busy_s) if self.part.busy_s and not self.is_of_servers else None
         division = Division(
             self.policy.model, self.policy.coverage, self.binding, ShareBasis(self.nodes[0], per_s, max(1, size))
         )
         if not self.part.moments:
-            return [self._divided(division, self.got, self.asked, self.total)]
-        return [self._divided(division, *amounts) for amounts in self._amounts() if amounts[-1] > 0]
+            return [self._divided(division, self.got, self.asked, self.total, {})]
+        return [self._divided(division, *amounts) for amounts in self._amounts() if amounts[2] > 0]
 
-    def _divided(self, division: Division, got: list[float], asked: list[float], total: float) -> DividedMoment:
+    def _divided(
+        self, division: Division, got: list[float], asked: list[float], total: float, backlog: Mapping[int, float]
+    ) -> DividedMoment:
+        """Divides one moment. A class that had a request waiting for some time asked for all that it was due then."""
         demand = [min(PPM, round(amount * PPM / total)) for amount in asked]
+        if backlog:
+            due = division.shares([PPM if at in backlog else ppm for at, ppm in enumerate(demand)])
+            asked = [max(has, backlog.get(at, 0.0) * due[at] * total / PPM) for at, has in enumerate(asked)]
+            demand = [min(PPM, round(amount * PPM / total)) for amount in asked]
         shares = division.shares(demand)
         left = total - sum(got[at] for at in self.binding.always)
         return DividedMoment(left, asked, [share * total / PPM for share in shares])
 
-    def _amounts(self) -> Iterator[tuple[list[float], list[float], float]]:
-        """Amounts per class (got, demand) and in total, in pieces of a slot or of the longest lifetime.
+    def _amounts(self) -> Iterator[tuple[list[float], list[float], float, dict[int, float]]]:
+        """Amounts per class (got, demand), in total, and backlogs, in pieces of a slot or of the longest lifetime.
 
         A request that still waits is not yet in the log, so shorter pieces would miss demand.
         """
         lifetimes_ms = [terms.lifetime_ms or 0 for at in self.cells if (terms := self.terms(at)) is not None]
         step = max(1, math.ceil(max(lifetimes_ms, default=0) / 1000 / self.limits.slot_s))
         held_back = [not self.is_turned_away(at) and self.asked[at] > self.got[at] for at in range(len(self.got))]
-        cost = self.limits.request_cost
-        for _, moments in groupby(self.part.moments, key=lambda moment: moment.slot // step):
+        cost = self.request_cost
+        for _, group in groupby(self.part.moments, key=lambda moment: moment.slot // step):
+            moments = list(group)
             got, asked, total = [0.0] * len(self.got), [0.0] * len(self.got), 0.0
+            backlog: dict[int, float] = {}
             for amount in (amount for moment in moments for amount in moment.amounts):
                 number = self.policy.numbers.get(amount.name)
                 has = float(amount.sent_bytes + cost * amount.done)
@@ -206,4 +231,6 @@ class ExpectedShares:
                 if number is not None:
                     got[number] += has
                     asked[number] += has + (amount.held_back * self._mean[number] if held_back[number] else 0.0)
-            yield got, asked, total
+                    if amount.backlog and number not in self._capped and number not in self.binding.always:
+                        backlog[number] = backlog.get(number, 0.0) + amount.backlog / len(moments)
+            yield got, asked, total, backlog

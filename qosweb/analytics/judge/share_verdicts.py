@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from qosweb.analytics.judge.resolution import ANSWERS, resolution_of
+from qosweb.analytics.read.pools import SLOT_US
 from qosweb.analytics.read.rows import HELD, NOT_TESTED, VIOLATED, EvidenceQuery, Verdict
 from qosweb.webqos.allocation.problem import PPM
 from qosweb.webqos.model.model import Relative, Share, Word
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from qosweb.webqos.model.model import Constraint
     from qosweb.webqos.policy.binding import InForce
 
-UNIT = "bytes"
 BUSY_PART_MIN = 0.2  # of a window: in a shorter contention its edges would decide
 ROUNDED = 1 + 1e-5  # the division is in whole parts per million: prefer the plain bound if both are equal
 DIVISION = "each class gets its lower bound, the rest is divided evenly within the upper bounds"
@@ -37,18 +37,18 @@ class RuleJudge:
         key = self.shares.part.key
         return Verdict(
             self.kind, self.rule, key.policy, key, NOT_TESTED, reason, demand=demand, line=self.line,
-            whole=None,
+            whole=None, pool=key.pool, cause=self.shares.part.cause,
         )  # fmt: skip
 
     def verdict(
         self, ok: bool, reason: str, demand: float, promise: float, got: float, whole: float | None,
-        evidence: EvidenceQuery, unit: str = UNIT, resolution: float = 0.0,
+        evidence: EvidenceQuery, unit: str = "", resolution: float = 0.0,
     ) -> Verdict:  # fmt: skip
-        key = self.shares.part.key
+        key, unit = self.shares.part.key, unit or self.shares.unit
         reason += self._of_what()
         return Verdict(
             self.kind, self.rule, key.policy, key, HELD if ok else VIOLATED, reason, unit, demand, promise, got, whole,
-            evidence, self.line, resolution,
+            evidence, self.line, resolution, key.pool, self.shares.part.cause,
         )  # fmt: skip
 
     def share(
@@ -116,6 +116,13 @@ def why_untested(shares: ExpectedShares, classes: tuple[int, ...]) -> str:
     return ""
 
 
+def _lacking(shares: ExpectedShares, classes: tuple[int, ...]) -> EvidenceQuery:
+    """Evidence that these classes lacked something: requests that were held back or, if none was, that waited."""
+    held_back = any(shares.cells[at].busy_held_back for at in classes if at in shares.cells)
+    names = shares.names(classes)
+    return EvidenceQuery("held back", names) if held_back else EvidenceQuery("waited", names, shares.limits.waited_ms)
+
+
 def _points(amount: float, shares: ExpectedShares) -> str:
     return f"{100 * amount / shares.total:.2f}%"
 
@@ -133,7 +140,7 @@ def _at_least(judge: RuleJudge, classes: tuple[int, ...], ppm: int) -> Verdict:
         (expected * ROUNDED, "what other bounds leave"),
     )
     reason = f"{_points(got, shares)} of {_points(promise, shares)} ({of})"
-    evidence = EvidenceQuery("held back", shares.names(classes))
+    evidence = _lacking(shares, classes)
     return judge.share(promise - got, reason, asked, promise, got, evidence, classes)
 
 
@@ -162,7 +169,7 @@ def _never_more(judge: RuleJudge, classes: tuple[int, ...], ppm: int) -> Verdict
         got, whole, left = sum(shares.got[at] for at in classes), shares.total, shares.left
         asked = sum(shares.asked[at] for at in classes)
     else:
-        cost = shares.limits.request_cost
+        cost = shares.request_cost
         got = float(sum(c.sent_bytes + cost * (c.served + c.failed) for c in cells))
         asked = got + sum(shares.asked[at] - shares.got[at] for at in classes)
         whole = float(shares.capacity_bps[1] * shares.part.seconds)
@@ -171,6 +178,8 @@ def _never_more(judge: RuleJudge, classes: tuple[int, ...], ppm: int) -> Verdict
         if asked <= 0:
             return judge.untested("no requests")
     limit = ppm * max(0.0, left) / PPM
+    if shares.is_of_servers:
+        limit = max(limit, SLOT_US * shares.part.seconds)  # a class has at least one slot
     if asked <= limit:
         return judge.untested("the demand was below the bound", asked)
     one_response = max((shares.response_max[at] for at in classes), default=0.0)
@@ -184,7 +193,7 @@ def _as_divided(judge: RuleJudge, classes: tuple[int, ...]) -> Verdict:
     shares = judge.shares
     if why := why_untested(shares, classes):
         return judge.untested(why)
-    if not shares.limits.request_cost and shares.sizes_differ:
+    if not shares.is_of_servers and not shares.request_cost and shares.sizes_differ:
         return judge.untested("response sizes differ, and the cost of a request is not known (--request-cost)")
     if all(shares.asked[at] <= shares.got[at] for at in classes):
         return judge.untested("the whole demand was served", sum(shares.asked[at] for at in classes))
@@ -192,7 +201,7 @@ def _as_divided(judge: RuleJudge, classes: tuple[int, ...]) -> Verdict:
     expected, got = shares.expected[worst], shares.got[worst]
     name = shares.names((worst,))
     reason = f"{name[0]} has {_points(got, shares)} of {_points(expected, shares)}"
-    asked, evidence = shares.asked[worst], EvidenceQuery("held back", name)
+    asked, evidence = shares.asked[worst], _lacking(shares, (worst,))
     return judge.share(expected - got, reason, asked, expected, got, evidence, (worst,))
 
 
@@ -217,7 +226,7 @@ def _relative(shares: ExpectedShares, rule: Constraint, line: int, left: tuple[i
     of_left, of_right = (1.0 if counted else max(shares.response_max[at] for at in side) for side in (left, right))
     answers = ANSWERS * (of_left + factor * of_right)
     slack = max(shares.limits.tolerance * whole * max(1.0, factor), answers)
-    unit = "requests" if counted else UNIT
+    unit = "requests" if counted else shares.unit
     shown = f"{got:.0f} {unit}, {factor:g} times the other side is {target:.0f}"
     names = shares.names(left)
     if rule.op in (">", "="):

@@ -7,11 +7,13 @@ Neighbours: ``share_verdicts``, ``rate_verdicts``, ``priority_verdicts`` and ``l
 from __future__ import annotations
 
 import math
+from statistics import mode
 from typing import TYPE_CHECKING
 
 from qosweb.analytics.judge import latency_verdicts, priority_verdicts, rate_verdicts, share_verdicts
 from qosweb.analytics.judge.expected_shares import ExpectedShares
 from qosweb.analytics.judge.situations import UNTOLD, uses_subject
+from qosweb.analytics.read.pools import NODES, SLOT_US, Pools
 from qosweb.analytics.read.rows import HELD, NOT_TESTED, VIOLATED, AnalysisLimits, EvidenceQuery, Part, Verdict
 from qosweb.webqos.model.model import Bytes, Constraint, Requests
 from qosweb.webqos.policy.binding import RESOURCES
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
     from qosweb.webqos.model.model import Rule
 
 _ADDED_UP = "share at least"
+RuleKey = tuple[str, str, str, int, str]  # policy, kind, rule, line, pool
 
 # Reasons why a rule could not be tested in any window.
 SHADOW = "a shadow statement is only counted, it does not bind"
@@ -50,9 +53,11 @@ class WindowJudge:
         limits: AnalysisLimits,
         responses_ms: Sequence[int] = (),
         sizes: Mapping[str, float] | None = None,
+        pools: Pools | None = None,
     ) -> None:
         self._policies, self._situations, self._timeline = policies, situations, timeline
         self._limits, self._responses_ms, self._sizes = limits, responses_ms, sizes or {}
+        self._pools = pools or Pools()
 
     def expected_shares(self, part: Part) -> ExpectedShares:
         policy = self._policies[part.key.policy]
@@ -72,16 +77,29 @@ class WindowJudge:
             capacity = self._timeline.capacity(begin_s, end_s, part.key.scope)
         if capacity is None and self._limits.capacity_bps is not None and not part.key.scope:
             capacity = self._limits.capacity_bps, self._limits.capacity_bps
+        request_cost, sizes, pool = None, self._sizes, part.key.pool
+        if pool == NODES:
+            request_cost = self._limits.request_cost or self._pools.request_bytes
+        elif pool:
+            slots = self._pools.slots(pool, begin_s, end_s)
+            request_cost, sizes, capacity = 0, {}, (slots * SLOT_US, slots * SLOT_US) if slots else None
         return ExpectedShares(
-            policy, when.bindings[part.key.situation], part, self._limits, nodes, capacity, self._sizes
+            policy, when.bindings[part.key.situation], part, self._limits, nodes, capacity, sizes, request_cost
         )
 
     def judge(self, part: Part) -> Iterator[Verdict]:
+        """Judges shares in each pool, if the log knows pools, and everything else on all requests together."""
         shares = self.expected_shares(part)
         policy = shares.policy
         unsure = self._situations[part.key.policy].unsure
+        if part.key.pool:
+            if not unsure:
+                yield from self._judge_pool(shares)
+            return
         for one in shares.binding.in_force:
             rule = policy.model.constraints[one.number]
+            if self._pools and is_of_pools(rule):
+                continue
             if rule.attribute == "available":
                 yield priority_verdicts.judge_always(shares, one)
             elif rule.attribute == "response_time":
@@ -94,9 +112,22 @@ class WindowJudge:
                 yield from share_verdicts.judge_share(shares, one)
         if not self._situations[part.key.policy].waits_unsure:
             yield from latency_verdicts.judge_lifetimes(shares)
-        if not unsure:
+        if not unsure and not self._pools:
             yield from priority_verdicts.judge_priorities(shares)
             yield share_verdicts.judge_division(shares)
+
+    @staticmethod
+    def _judge_pool(shares: ExpectedShares) -> Iterator[Verdict]:
+        for one in shares.binding.in_force:
+            if is_of_pools(shares.policy.model.constraints[one.number]):
+                yield from share_verdicts.judge_share(shares, one)
+        yield from priority_verdicts.judge_priorities(shares)
+        yield share_verdicts.judge_division(shares)
+
+
+def is_of_pools(rule: Constraint) -> bool:
+    """True if the rule holds in each pool for itself: a share of its resources."""
+    return rule.attribute == "server_resource" and not isinstance(rule.value, Requests | Bytes)
 
 
 def judge_run(verdicts: Iterable[Verdict], limits: AnalysisLimits) -> Iterator[Verdict]:
@@ -104,7 +135,7 @@ def judge_run(verdicts: Iterable[Verdict], limits: AnalysisLimits) -> Iterator[V
 
     A lower bound on a share is also judged by the sums over all windows that tested it.
     """
-    for (policy, kind, rule, line), of_rule in _by_rule(verdicts).items():
+    for (policy, kind, rule, line, pool), of_rule in _by_rule(verdicts).items():
         tested = [verdict for verdict in of_rule if verdict.outcome != NOT_TESTED]
         broken = [verdict for verdict in tested if verdict.outcome == VIOLATED]
         windows = f"{len(tested)} of {len(of_rule)} windows tested"
@@ -128,7 +159,11 @@ def judge_run(verdicts: Iterable[Verdict], limits: AnalysisLimits) -> Iterator[V
             worst = max(broken, key=_by_how_much)
             outcome, evidence = VIOLATED, worst.evidence
             reason = f"violated in {len(broken)} of {len(tested)} tested windows; the worst: {worst.reason}"
-        yield Verdict(kind, rule, policy, None, outcome, reason, unit, demand, promise, got, whole, evidence, line)
+        causes = [verdict.cause for verdict in broken or tested or of_rule if verdict.cause]
+        yield Verdict(
+            kind, rule, policy, None, outcome, reason, unit, demand, promise, got, whole, evidence, line, pool=pool,
+            cause=mode(causes) if causes else "",
+        )  # fmt: skip
 
 
 def verdicts_needing_evidence(of_run: Iterable[Verdict], in_windows: Iterable[Verdict]) -> list[Verdict]:
@@ -147,15 +182,15 @@ def verdicts_needing_evidence(of_run: Iterable[Verdict], in_windows: Iterable[Ve
     return short + [verdict for verdict in in_windows if verdict.outcome == VIOLATED]
 
 
-def _by_rule(verdicts: Iterable[Verdict]) -> dict[tuple[str, str, str, int], list[Verdict]]:
-    found: dict[tuple[str, str, str, int], list[Verdict]] = {}
+def _by_rule(verdicts: Iterable[Verdict]) -> dict[RuleKey, list[Verdict]]:
+    found: dict[RuleKey, list[Verdict]] = {}
     for verdict in verdicts:
         found.setdefault(_rule(verdict), []).append(verdict)
     return found
 
 
-def _rule(verdict: Verdict) -> tuple[str, str, str, int]:
-    return verdict.policy, verdict.kind, verdict.rule, verdict.line
+def _rule(verdict: Verdict) -> RuleKey:
+    return verdict.policy, verdict.kind, verdict.rule, verdict.line, verdict.pool
 
 
 def _lacks(verdict: Verdict) -> float:

@@ -31,7 +31,21 @@ PAGES_MAX = 200_000
 SAMPLE = 5
 SAMPLED_MAX = 50
 TWICE_MAX = 20
-KNOWN = ("ts", "rid", "node", "class", "decision", "status", "bytes", "queue_ms", "event", "view", "policy", *OF_EVENTS)
+KNOWN = (
+    "ts",
+    "rid",
+    "node",
+    "class",
+    "decision",
+    "status",
+    "bytes",
+    "queue_ms",
+    "event",
+    "view",
+    "policy",
+    "resource",
+    *OF_EVENTS,
+)
 
 
 class DuplicateEnds(NamedTuple):

@@ -28,10 +28,11 @@ if TYPE_CHECKING:
     from qosweb.analytics.read.rows import AnalysisLimits, LogEvent
 
 DIGITS_MAX = 17
+_AT = "\x1f"  # between a node and the upstream server that answered, in the key of a slot
 _NOTHING, _NO_NUMBER = "no_text", "no_number"
 _KEYS = ("how", "time", "who", "name", "policy", "view")
 _QUESTIONS = {
-    "slots": ("how", "slot", "who", "name", "policy", "view"),
+    "slots": ("how", "slot", "place", "name", "policy", "view"),
     "waits": ("wait_step", "window_s", "who", "name", _NOTHING, _NOTHING),
     "services": ("service_step", "window_s", "who", "name", _NOTHING, _NOTHING),
     "pages": ("how_asked", _NO_NUMBER, "path", _NOTHING, _NOTHING, _NOTHING),
@@ -69,6 +70,11 @@ class LineScan:
             "bit",
             f.when(f.col("kind").isin(*_SENT), f.col("bytes")).otherwise(0).alias("sent_bytes"),
             f.when(_ended(), f.col("queue_ms")).otherwise(0.0).alias("wait_ms"),
+            f.when(f.col("kind").isin(*_SENT) & (f.col("work") >= 0), f.col("work")).otherwise(0.0).alias("work"),
+            *(
+                f.when(_ended(), mask).otherwise(f.lit(0).cast("long")).alias(name)
+                for name, mask in slot_sums.backlog(limits).items()
+            ),
             *(f.when(is_slow, 1).otherwise(0).alias(name) for name, is_slow in self._slow.items()),
         )
         self.kept = (
@@ -80,6 +86,10 @@ class LineScan:
                 f.max("sent_bytes").alias("size_max"),
                 f.max("wait_ms").alias("wait_ms_max"),
                 f.bit_or("bit").alias("bits"),
+                f.sum("work").alias("work"),
+                f.max("work").alias("work_max"),
+                f.bit_or("backlog").alias("backlog"),
+                f.bit_or("backlog_before").alias("backlog_before"),
                 *(f.sum(name).alias(name) for name in self._slow),
             )
         )
@@ -92,10 +102,11 @@ class LineScan:
             "slot": f.col("key_time"),
             "policy": f.col("key_policy"),
             "view": f.col("key_view"),
-            "node": f.when(is_good, f.col("key_who")),
+            "node": f.when(is_good, _node(f.col("key_who"))),
             "class": f.when(is_good, f.col("key_name")),
             "cause": f.when(how == _BAD, f.col("key_who")),
             "file": f.when(how == _BAD, f.col("key_name")),
+            "resource": f.when(is_good & f.col("key_who").contains(_AT), f.substring_index("key_who", _AT, -1)),
         }
         counts = {
             name: f.when(is_good & (kind == number), lines).otherwise(0) for number, name in enumerate(slot_sums.COUNTS)
@@ -105,7 +116,7 @@ class LineScan:
             .where(how != _EVENT)
             .select(
                 *(column.alias(name) for name, column in (keys | {"lines": lines} | counts).items()),
-                "sent_bytes", "size_max", "wait_ms_max", *self._slow,
+                "sent_bytes", "size_max", "wait_ms_max", "work", "work_max", "backlog", "backlog_before", *self._slow,
             )
         )  # fmt: skip
 
@@ -120,7 +131,7 @@ class LineScan:
             .where(~is_slot | ((how >= 0) & _has(_AT_ONCE)))
             .select(
                 f.when(is_slot, slot_sums.window_of(time, self._limits)).otherwise(time).alias("window_s"),
-                f.col("key_who").alias("node"),
+                _node(f.col("key_who")).alias("node"),
                 f.col("key_name").alias("name"),
                 f.when(f.col("what") == _NUMBER["services"], 1).otherwise(0).alias("what"),
                 f.when(is_slot, 0).otherwise(how).cast("int").alias("step"),
@@ -215,6 +226,11 @@ def _has(bit: int) -> Column:
     return f.col("how").bitwiseAND(bit) != 0
 
 
+def _node(place: Column) -> Column:
+    """The node of a place."""
+    return f.substring_index(place, _AT, 1)
+
+
 def _ended() -> Column:
     return f.col("kind").between(0, _ENDED_MAX)
 
@@ -232,6 +248,8 @@ def _with_keys(lines: DataFrame, limits: AnalysisLimits, *, one_policy: bool) ->
     waited = f.when(_ended() & (wait_ms >= limits.waited_ms), _WAITED).otherwise(0)
     at_once = f.when(_ended() & is_at_once, _AT_ONCE).otherwise(0)
     slot = f.floor(f.col("at") / limits.slot_s)
+    who = f.when(is_good, f.col("node")).when(is_bad, f.col("cause")).otherwise(as_text())
+    at_server = f.concat(f.col("node"), f.lit(_AT), f.col("resource"))
     kind = f.when(is_bad, _BAD).when(is_event, _EVENT).otherwise(slot_sums.kind(limits))
     return (
         lines.withColumn("kind", kind)
@@ -241,7 +259,8 @@ def _with_keys(lines: DataFrame, limits: AnalysisLimits, *, one_policy: bool) ->
                 "how": (f.col("kind") + waited + at_once).cast("long"),
                 "how_asked": f.when(is_good, f.when(is_served, _SERVED).otherwise(_OTHERWISE)).cast("long"),
                 "window_s": slot_sums.window_of(f.col("slot"), limits),
-                "who": f.when(is_good, f.col("node")).when(is_bad, f.col("cause")).otherwise(as_text()),
+                "who": who,
+                "place": f.when(is_good & f.col("resource").isNotNull(), at_server).otherwise(who),
                 "name": f.when(is_good, f.col("class")).when(is_bad, f.col("file")),
                 "policy": f.when(is_good, policy),
                 "view": f.when(is_good, f.coalesce("view", f.lit(""))),

@@ -47,20 +47,41 @@ _TYPES: dict[str, t.DataType] = {
     "total_ms": t.DoubleType(),
     "reason": t.StringType(),
     "event": t.StringType(),
+    "resource": t.StringType(),
+    "work": t.DoubleType(),
 }
 
-OF_EVENTS = ("index", "members", "primary", "text", "of", "capacity_bps", "repeated")  # besides ts, node, view, policy
-_NEEDED = {"view": ("view", "members", "primary"), "policy": ("policy", "text"), "capacity": ("capacity_bps",)}
-_FORMS = {"index": "[0-9]{1,18}", "members": r"\[.*\]", "primary": "true|false", "capacity_bps": "[0-9]{1,18}"}
+LIMITED_BY = "limited_by"  # the field ``cause`` of an event; the column ``cause`` is that of a bad line
+OF_EVENTS = (
+    "index", "members", "primary", "text", "of", "capacity_bps", "repeated", "pool", "limit", LIMITED_BY,
+    "request_bytes",
+)  # besides ts, node, view, policy, resource # fmt: skip
+_NEEDED = {
+    "view": ("view", "members", "primary"),
+    "policy": ("policy", "text"),
+    "capacity": ("capacity_bps",),
+    "resource": ("resource", "pool", "limit"),
+}
+_WHOLE = "[0-9]{1,18}"
+_FORMS = {
+    "index": _WHOLE, "members": r"\[.*\]", "primary": "true|false", "capacity_bps": _WHOLE, "limit": _WHOLE,
+    "request_bytes": _WHOLE,
+}  # fmt: skip
+_OF_ALL = ("ts", "node", "view", "policy", "resource")
 _COMBINED = (
     r"^(\S+) \S+ .*?\[(\d\d/[A-Z][a-z]{2}/\d{4}:\d\d:\d\d:\d\d [+-]\d{4})\] "
     r'"((?:[^"\\]|\\.)*)" (\d{3}) (\d+|-)(?: .*)?$'
 )
 
 
+def _logged(name: str) -> str:
+    """The name of a column in the log."""
+    return "cause" if name == LIMITED_BY else name
+
+
 REQUEST_SCHEMA = t.StructType([t.StructField(name, kind) for name, kind in _TYPES.items()])
 LINE_SCHEMA = t.StructType(
-    [*REQUEST_SCHEMA.fields, *(t.StructField(name, t.StringType()) for name in (*OF_EVENTS, "bad"))]
+    [*REQUEST_SCHEMA.fields, *(t.StructField(_logged(name), t.StringType()) for name in (*OF_EVENTS, "bad"))]
 )
 _WITHOUT_TEXT = t.StructType([field for field in LINE_SCHEMA.fields if field.name != "bad"])
 
@@ -86,7 +107,8 @@ def read_lines(spark: SparkSession, sources: Sources, *, with_text: bool = True)
 
 def as_text() -> Column:
     """An event as JSON text, which ``event_in`` parses."""
-    return f.to_json(f.struct("event", "ts", "node", "view", "policy", *OF_EVENTS))
+    columns = [f.col(name).alias(_logged(name)) for name in ("event", *_OF_ALL, *OF_EVENTS)]
+    return f.to_json(f.struct(*columns))
 
 
 def event_in(line: str) -> LogEvent | None:
@@ -101,8 +123,8 @@ def event_in(line: str) -> LogEvent | None:
         return None
     texts = {
         name: value if isinstance(value, str) or value is None else json.dumps(value)
-        for name in ("event", "node", "view", "policy", *OF_EVENTS)
-        for value in (said.get(name),)
+        for name in ("event", *_OF_ALL, *OF_EVENTS)
+        for value in (said.get(_logged(name)),)
     }
     return _event(texts | {"ts": float(said["ts"])})
 
@@ -115,7 +137,7 @@ def requests(lines: DataFrame) -> DataFrame:
 def events(lines: DataFrame) -> list[LogEvent]:
     """All events, in no order; if there are more than ``EVENTS_MAX``, one more than that."""
     told = lines.where(f.col("event").isNotNull() & f.col("ts").isNotNull() & f.col("cause").isNull())
-    rows = told.select("event", "ts", "node", "view", "policy", *OF_EVENTS).limit(EVENTS_MAX + 1).collect()
+    rows = told.select("event", *_OF_ALL, *OF_EVENTS).limit(EVENTS_MAX + 1).collect()
     return [_event(row.asDict()) for row in rows]
 
 
@@ -125,6 +147,8 @@ def _event(row: Mapping[str, Any]) -> LogEvent:
         row["event"], row["ts"], row["of"] or row["node"] or "", _whole(row["index"]), row["view"] or "",
         _names(row["members"]), row["primary"] == "true", row["policy"] or "", row["text"] or "",
         _whole(row["capacity_bps"]) or 0, (row["node"] or "") if row["of"] else "", row["repeated"] == "true",
+        row["resource"] or "", row["pool"] or "", _whole(row["limit"]) or 0, row[LIMITED_BY] or "",
+        _whole(row["request_bytes"]) or 0,
     )  # fmt: skip
 
 
@@ -167,13 +191,14 @@ def _of_parquet(raw: DataFrame) -> DataFrame:
             raw = raw.withColumn(field.name, f.lit(None).cast(field.dataType))
         elif isinstance(kinds[field.name], t.ArrayType):
             raw = raw.withColumn(field.name, f.to_json(field.name))
-        elif field.name in OF_EVENTS:
+        elif field.name in (*OF_EVENTS, "cause"):
             raw = raw.withColumn(field.name, f.col(field.name).cast("string"))
     return raw
 
 
 def with_cause(raw: DataFrame) -> DataFrame:
     """Adds ``cause``: what is wrong with a line, null for a good line."""
+    raw = raw.withColumnRenamed("cause", LIMITED_BY)
     numbers = ("bytes", "queue_ms", "service_ms", "total_ms")
     bad, trimmed = f.col("bad"), f.rtrim("bad")
     is_request = f.col("event").isNull()
@@ -256,7 +281,8 @@ def _combined(raw: DataFrame) -> DataFrame:
         "queue_ms": f.lit(0.0),
         "service_ms": f.lit(0.0),
         "total_ms": f.lit(0.0),
-        **{name: f.lit(None).cast("string") for name in ("reason", "event", *OF_EVENTS)},
+        **{name: f.lit(None).cast("string") for name in ("reason", "event", "resource", *OF_EVENTS)},
+        "work": f.lit(None).cast("double"),
     }
     bad = f.when(~is_line, f.col("value"))
     blank = f.trim("value") == ""

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 class LogEvent(NamedTuple):
     """An event line: a fact about a node, not about a request."""
 
-    kind: str  # view, policy, capacity
+    kind: str  # view, policy, capacity, resource
     ts: float
     node: str
     place: int | None = None  # the index in the total order
@@ -28,6 +28,11 @@ class LogEvent(NamedTuple):
     capacity_bps: int = 0
     said_by: str = ""  # the node that wrote the line, if it is about another node
     repeated: bool = False  # a copy at the beginning of a new file, whose original is in none of the logs
+    resource: str = ""
+    pool: str = ""
+    limit: int = 0
+    cause: str = ""  # why the resource is contended
+    request_bytes: int = 0
 
     @property
     def writer(self) -> str:
@@ -37,17 +42,22 @@ class LogEvent(NamedTuple):
 class PartKey(NamedTuple):
     """A window, or the part of a window under one policy and one situation.
 
-    ``scope`` is empty for the cluster, and the name of a node for its work outside the primary view.
+    ``scope`` is empty for the cluster, and the name of a node for its work outside the primary view. ``pool`` is empty
+    for all requests together.
     """
 
     window_s: int
     policy: str
     scope: str
     situation: int
+    pool: str = ""
 
 
 class Cell(NamedTuple):
-    """Sums of one class in one part. Fields named ``busy`` cover the contended slots only."""
+    """Sums of one class in one part. Fields named ``busy`` cover the contended slots only.
+
+    In a pool of servers the amounts are not bytes but slot time, in microseconds.
+    """
 
     key: PartKey
     name: str
@@ -80,12 +90,13 @@ class Cell(NamedTuple):
 
 
 class ClassAmount(NamedTuple):
-    """One class in one contended slot: started requests, requests held back, and bytes."""
+    """One class in one contended slot: started requests, requests held back, and bytes (or slot time)."""
 
     name: str
     done: int
     held_back: int
     sent_bytes: int
+    backlog: float = 0.0  # part of the slot in which a request of the class waited for the pool
 
 
 class Moment(NamedTuple):
@@ -98,7 +109,7 @@ class Moment(NamedTuple):
 class Part(NamedTuple):
     """``seconds`` is the length of the part, ``busy_s`` the length of its contended slots.
 
-    Without ``moments`` the contended slots count as one moment.
+    Without ``moments`` the contended slots count as one moment. ``cause`` is why its pool was contended, if known.
     """
 
     key: PartKey
@@ -106,6 +117,7 @@ class Part(NamedTuple):
     busy_s: float
     cells: tuple[Cell, ...]
     moments: tuple[Moment, ...] = ()
+    cause: str = ""
 
 
 class AnalysisLimits(NamedTuple):
@@ -159,6 +171,8 @@ class Verdict(NamedTuple):
     evidence: EvidenceQuery | None = None
     line: int = 0  # of the specification
     resolution: float = 0.0  # resolution of the verdict
+    pool: str = ""  # of the requests that were judged; empty: all
+    cause: str = ""  # why the pool was contended
 
 
 HELD, VIOLATED, NOT_TESTED = "held", "violated", "not tested"

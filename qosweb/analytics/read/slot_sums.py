@@ -30,12 +30,15 @@ BEGUN_MS = 1.0  # a shorter service means that the request was not started
 ENDED = ("served", "denied", "expired", "failed")
 COUNTS = ("served", "denied", "expired", "failed", "gave_up", "refused", "redirected", "forwarded", "blocked")
 _SUMS = (*COUNTS, "sent_bytes", "waited")
-_MAXIMA = ("size_max", "wait_ms_max")
+_WORK = "work"  # slot time at upstream servers, in milliseconds
+_MAXIMA = ("size_max", "wait_ms_max", "work_max")
+_MASKS = ("backlog", "backlog_before")  # see ``backlog``
 SLOT_ROW = (
     "slot", "policy", "scope", "class", "served", "denied", "expired", "failed", "gave_up", "refused", "sent_bytes",
-    "waited", *_MAXIMA,
+    "waited", "size_max", "wait_ms_max", "resource", _WORK, "work_max", *_MASKS,
 )  # fmt: skip
-KEYS = ("slot", "policy", "view", "node", "class", "cause", "file")
+KEYS = ("slot", "policy", "view", "node", "class", "cause", "file", "resource")
+BINS = 50  # of a slot
 
 
 def window_of(slot: Column, limits: AnalysisLimits) -> Column:
@@ -82,15 +85,41 @@ def has_given_up(limits: AnalysisLimits) -> Column:
     )
 
 
+def backlog(limits: AnalysisLimits) -> dict[str, Column]:
+    """The time for which a request waited, as bits of a mask: one for each bin that its wait covers completely.
+
+    One mask is for the slot of its decision, one for the slot before. Requests of one class cover a time together, so
+    the union of their masks shows when the class had a request waiting. It is a lower bound: a bin that a wait covers
+    in part does not count, nor does what is more than two slots ago.
+    """
+    bin_s = limits.slot_s / BINS
+    first, end = f.ceil(f.col("ts") / bin_s), f.floor(f.col("at") / bin_s)
+    begin = f.floor(f.col("at") / limits.slot_s) * BINS
+    waits = f.col("queue_ms") >= 1000 * bin_s
+
+    def bits(since: Column, until: Column, base: Column) -> Column:
+        count, place = (until - since).cast("int"), (since - base).cast("int")
+        one = f.lit(1).cast("long")
+        mask = f.call_function("shiftleft", f.call_function("shiftleft", one, count) - 1, place)
+        return f.when(waits & (count > 0), mask).otherwise(f.lit(0).cast("long"))
+
+    earlier = begin - BINS
+    return {
+        "backlog": bits(f.greatest(first, begin), end, begin),
+        "backlog_before": bits(f.greatest(first, earlier), f.least(end, begin), earlier),
+    }
+
+
 def _slow(limit_ms: int) -> str:
     return f"slow_{limit_ms}"
 
 
 def schema(responses_ms: Sequence[int]) -> str:
     """The schema of ``LineScan.slots``."""
-    keys = ["slot long", *(f"{name} string" for name in KEYS[1:])]
+    keys = ["slot long", *(f"{name} string" for name in KEYS[1:-1])]
     counts = [f"{name} long" for name in ("lines", *_SUMS, *map(_slow, responses_ms))]
-    return ", ".join([*keys, *counts, "size_max long", "wait_ms_max double"])
+    of_pools = ["resource string", f"{_WORK} double", "work_max double", *(f"{name} long" for name in _MASKS)]
+    return ", ".join([*keys, *counts, "size_max long", "wait_ms_max double", *of_pools])
 
 
 def added_up(of_slots: DataFrame, responses_ms: Sequence[int]) -> DataFrame:
@@ -99,6 +128,8 @@ def added_up(of_slots: DataFrame, responses_ms: Sequence[int]) -> DataFrame:
     return of_slots.groupBy(*KEYS).agg(
         *(f.coalesce(f.sum(name), f.lit(0)).alias(name) for name in names),
         *(f.max(name).alias(name) for name in _MAXIMA),
+        f.sum(_WORK).alias(_WORK),
+        *(f.bit_or(name).alias(name) for name in _MASKS),
     )
 
 
@@ -185,12 +216,17 @@ def by_slot(
     of_slots: DataFrame, slots: range, outside: Sequence[str], responses_ms: Sequence[int]
 ) -> list[tuple[int | str, ...]]:
     """``SLOT_ROW`` and the slow counters, of good lines; ``scope`` is the node if the view is not primary."""
-    totals = (*SLOT_ROW[4:-2], *map(_slow, responses_ms))
+    totals = (*(name for name in SLOT_ROW if name in _SUMS), *map(_slow, responses_ms))
     order = (*SLOT_ROW, *map(_slow, responses_ms))
     scope = f.when(f.col("view").isin(*outside), f.col("node")).otherwise("") if outside else f.lit("")
     rows = (
         of_slots.where(f.col("cause").isNull() & f.col("slot").between(slots.start, slots.stop - 1))
-        .groupBy("slot", "policy", scope.alias("scope"), "class")
-        .agg(*(f.max(name).alias(name) for name in _MAXIMA), *(f.sum(name).alias(name) for name in totals))
+        .groupBy("slot", "policy", scope.alias("scope"), "class", f.coalesce("resource", f.lit("")).alias("resource"))
+        .agg(
+            *(f.coalesce(f.max(name), f.lit(0.0 if name != "size_max" else 0)).alias(name) for name in _MAXIMA),
+            *(f.sum(name).alias(name) for name in totals),
+            f.coalesce(f.sum(_WORK), f.lit(0.0)).alias(_WORK),
+            *(f.coalesce(f.bit_or(name), f.lit(0)).alias(name) for name in _MASKS),
+        )
     )
     return [tuple(row) for row in rows.select(*order).collect()]

@@ -1,6 +1,7 @@
 """Groups sums by slot into windows, and divides a window where its policy or situation changed. Pure.
 
-A slot is contended if a request in it was denied for lack of capacity, expired, was given up by its client, or waited.
+A slot is contended if a request in it was denied for lack of capacity, expired, was given up by its client, or waited,
+or if an event says that its resource was contended.
 The sums of a window keep the contended slots apart. Each contended slot is also kept by itself, because capacity that
 is unused in one slot is not saved for the next.
 Neighbours: ``slot_sums`` aggregates lines by slot, ``situations`` says what held when, ``verdicts`` judges the parts.
@@ -9,15 +10,19 @@ Neighbours: ``slot_sums`` aggregates lines by slot, ``situations`` says what hel
 from __future__ import annotations
 
 from bisect import bisect_right
+from statistics import mode
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from qosweb.analytics.judge.situations import MIXED
+from qosweb.analytics.read.pools import NODES
 from qosweb.analytics.read.rows import Cell, ClassAmount, Moment, Part, PartKey
+from qosweb.analytics.read.slot_sums import BINS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from qosweb.analytics.judge.situations import Situations, SlotSpan
+    from qosweb.analytics.read.pools import Pools
     from qosweb.analytics.read.rows import AnalysisLimits
 
 
@@ -38,6 +43,11 @@ class SlotRow(NamedTuple):
     waited: int
     size_max: int
     wait_ms_max: float
+    resource: str = ""  # an upstream server, or a pool of servers
+    work: float = 0.0  # slot time there, in milliseconds
+    work_max: float = 0.0
+    backlog: int = 0  # see ``slot_sums.backlog``
+    backlog_before: int = 0
     slow: tuple[int, ...] = ()
 
     @property
@@ -50,17 +60,61 @@ def slot_rows(rows: Iterable[tuple[Any, ...]]) -> list[SlotRow]:
     return [SlotRow._make((*row[:known], row[known:])) for row in rows]
 
 
-def parts(rows: Iterable[SlotRow], situations: Mapping[str, Situations], limits: AnalysisLimits) -> list[Part]:
-    """Groups the rows into parts of windows, for known policies; slots in no situation are dropped."""
+def parts(
+    rows: Iterable[SlotRow], situations: Mapping[str, Situations], limits: AnalysisLimits, pools: Pools | None = None
+) -> list[Part]:
+    """Groups the rows into parts of windows, for known policies; slots in no situation are dropped.
+
+    First the parts with all requests; then those of each pool, if there are pools.
+    """
     rows = list(rows)
+    made = _parts(rows, situations, limits, None, "")
+    if pools:
+        by_pool: dict[str, list[SlotRow]] = {}
+        for row in rows:
+            if row.resource:
+                by_pool.setdefault(pools.pool_of(row.resource), []).append(_at_server(row))
+        if any(not row.resource for row in rows) or _is_contended(pools, rows, limits):
+            by_pool[NODES] = [_at_node(row) for row in rows]
+        for pool in sorted(by_pool):
+            made += _parts(by_pool[pool], situations, limits, pools, pool)
+    return made
+
+
+def _at_server(row: SlotRow) -> SlotRow:
+    """The row with slot time, in microseconds, in place of bytes."""
+    return row._replace(sent_bytes=round(1000 * row.work), size_max=round(1000 * row.work_max))
+
+
+def _at_node(row: SlotRow) -> SlotRow:
+    """The row without waits for upstream servers: the node sends what these answer."""
+    if not row.resource:
+        return row
+    return row._replace(denied=0, expired=0, gave_up=0, waited=0, backlog=0, backlog_before=0)
+
+
+def _is_contended(pools: Pools, rows: list[SlotRow], limits: AnalysisLimits) -> bool:
+    slots = {row.slot for row in rows}
+    return any(pools.cause(NODES, slot * limits.slot_s, (slot + 1) * limits.slot_s) for slot in slots)
+
+
+def _parts(
+    rows: list[SlotRow], situations: Mapping[str, Situations], limits: AnalysisLimits, pools: Pools | None, pool: str
+) -> list[Part]:
     busy = {(row.slot, row.scope) for row in rows if row.held_back + row.waited}
+    causes: dict[int, str] = {}
+    for slot in {row.slot for row in rows} if pools else ():
+        if cause := pools.cause(pool, slot * limits.slot_s, (slot + 1) * limits.slot_s) if pools else "":
+            causes[slot] = cause
+    busy |= {(row.slot, row.scope) for row in rows if row.slot in causes}
+    backlogs = _backlogs(rows) if pools else {}
     when = {name: _When(one.spans) for name, one in situations.items()}
     found: dict[PartKey, list[SlotRow]] = {}
     for row in rows:
         situation = when[row.policy].at(row.slot) if row.policy in when else MIXED
         if situation != MIXED:
             window_s = row.slot * limits.slot_s // limits.window_s * limits.window_s
-            found.setdefault(PartKey(window_s, row.policy, row.scope, situation), []).append(row)
+            found.setdefault(PartKey(window_s, row.policy, row.scope, situation, pool), []).append(row)
     policies: dict[tuple[int, str], set[str]] = {}
     for key in found:
         policies.setdefault((key.window_s, key.scope), set()).add(key.policy)
@@ -71,9 +125,10 @@ def parts(rows: Iterable[SlotRow], situations: Mapping[str, Situations], limits:
         seconds = when[key.policy].slots(key, limits) * limits.slot_s
         if len(policies[key.window_s, key.scope]) > 1:  # only the requests show when each policy was in force
             seconds = min(seconds, (max(slots) - min(slots) + 1) * limits.slot_s)
-        moments = _moments([row for row in of_part if (row.slot, key.scope) in busy])
+        moments = _moments([row for row in of_part if (row.slot, key.scope) in busy], backlogs)
         busy_s = len(moments) * limits.slot_s
-        made.append(Part(key, float(seconds), float(busy_s), _cells(key, of_part, busy), moments))
+        cause = mode(causes[slot] for slot in sorted(slots) if slot in causes) if slots & causes.keys() else ""
+        made.append(Part(key, float(seconds), float(busy_s), _cells(key, of_part, busy), moments, cause))
     return made
 
 
@@ -102,11 +157,25 @@ class _When:
         return count
 
 
-def _moments(rows: list[SlotRow]) -> tuple[Moment, ...]:
+def _backlogs(rows: list[SlotRow]) -> dict[tuple[int, str, str], dict[str, float]]:
+    """The part of each slot in which a request of a class waited, by slot, policy and scope, then by class."""
+    masks: dict[tuple[int, str, str], dict[str, int]] = {}
+    for row in rows:
+        for slot, mask in ((row.slot, row.backlog), (row.slot - 1, row.backlog_before)):
+            if mask:
+                of_slot = masks.setdefault((slot, row.policy, row.scope), {})
+                of_slot[row.name] = of_slot.get(row.name, 0) | mask
+    return {key: {name: mask.bit_count() / BINS for name, mask in of.items()} for key, of in masks.items()}
+
+
+def _moments(rows: list[SlotRow], backlogs: Mapping[tuple[int, str, str], Mapping[str, float]]) -> tuple[Moment, ...]:
     by_slot: dict[int, list[ClassAmount]] = {}
     for row in rows:
+        if row.slot not in by_slot:  # also for classes of which no request was decided
+            waited = backlogs.get((row.slot, row.policy, row.scope), {})
+            by_slot[row.slot] = [ClassAmount(name, 0, 0, 0, part) for name, part in waited.items()]
         amount = ClassAmount(row.name, row.served + row.failed, row.held_back, row.sent_bytes)
-        by_slot.setdefault(row.slot, []).append(amount)
+        by_slot[row.slot].append(amount)
     return tuple(Moment(slot, tuple(by_slot[slot])) for slot in sorted(by_slot))
 
 

@@ -9,7 +9,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from qosweb.analytics.read.rows import HELD, NOT_TESTED, VIOLATED
 from qosweb.analytics.report.charts import pictures
 from qosweb.analytics.report.json_report import windows_of
-from qosweb.analytics.report.terminal import clock
+from qosweb.analytics.report.terminal import clock, pool_text
 
 if TYPE_CHECKING:
     from qosweb.analytics.findings import Findings
@@ -27,6 +27,7 @@ def page(findings: Findings, *, refresh_s: int | None = None) -> str:
         undefined=StrictUndefined,
     )
     environment.filters["clock"] = clock
+    environment.filters["pool"] = pool_text
     order = {VIOLATED: 0, HELD: 1, NOT_TESTED: 2}
     promises = []
     for verdict in sorted(findings.run, key=lambda one: (order[one.outcome], one.line)):

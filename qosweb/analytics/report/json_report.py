@@ -93,6 +93,8 @@ def verdict_row(verdict: Verdict, findings: Findings) -> dict[str, object]:
         "policy": verdict.policy,
         "window": None if key is None else key.window_s,
         "scope": None if key is None else key.scope,
+        "pool": verdict.pool or None,
+        "cause": verdict.cause or None,
         "outcome": verdict.outcome,
         "reason": verdict.reason,
         "unit": verdict.unit or None,
@@ -106,8 +108,8 @@ def verdict_row(verdict: Verdict, findings: Findings) -> dict[str, object]:
 
 def windows_of(verdict: Verdict, findings: Findings) -> list[Verdict]:
     """The verdicts in single windows on the rule of a verdict on the run."""
-    rule = (verdict.policy, verdict.kind, verdict.rule, verdict.line)
-    return [one for one in findings.windows if (one.policy, one.kind, one.rule, one.line) == rule]
+    rule = (verdict.policy, verdict.kind, verdict.rule, verdict.line, verdict.pool)
+    return [one for one in findings.windows if (one.policy, one.kind, one.rule, one.line, one.pool) == rule]
 
 
 def _windows(verdict: Verdict, findings: Findings) -> dict[str, object]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from qosweb.analytics.read.log_lines import LINE_SCHEMA, read_lines
+from qosweb.analytics.read.log_lines import LIMITED_BY, LINE_SCHEMA, read_lines
 from qosweb.analytics.read.tables import PERCENTILES
 from qosweb.analytics.report.json_report import outcome_row, verdict_row
 
@@ -17,8 +17,9 @@ if TYPE_CHECKING:
     from qosweb.analytics.read.sources import Sources
 
 VERDICTS = (
-    "kind string, rule string, line int, policy string, window long, scope string, outcome string, reason string, "
-    "unit string, demand double, promise double, got double, whole double, rids array<string>"
+    "kind string, rule string, line int, policy string, window long, scope string, pool string, cause string, "
+    "outcome string, reason string, unit string, demand double, promise double, got double, whole double, "
+    "rids array<string>"
 )
 TABLE = (
     "window long, node string, class string, served long, denied long, expired long, failed long, gave_up long, "
@@ -50,5 +51,6 @@ def export_tables(spark: SparkSession, findings: Findings, out: Path) -> None:
 def export_lines(spark: SparkSession, sources: Sources, out: Path) -> None:
     """Exports good request lines and event lines in a form that ``qosweb analyze`` reads."""
     lines = read_lines(spark, sources)
-    good = lines.where(lines["cause"].isNull()).select(*(name for name in LINE_SCHEMA.names if name != "bad"))
+    names = [LIMITED_BY if name == "cause" else name for name in LINE_SCHEMA.names if name != "bad"]
+    good = lines.where(lines["cause"].isNull()).select(*names).withColumnRenamed(LIMITED_BY, "cause")
     good.write.mode("overwrite").parquet(str(out / "lines.parquet"))

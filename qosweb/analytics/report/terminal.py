@@ -17,6 +17,12 @@ if TYPE_CHECKING:
     from qosweb.analytics.read.rows import Verdict
 
 ROWS_MAX = 60
+CAUSES = {
+    "set": "limited by hand",
+    "server": "limited by the server",
+    "line": "limited by the line",
+    "processor": "limited by the processor",
+}
 STYLES = {HELD: "green", VIOLATED: "bold red", NOT_TESTED: "dim"}
 
 
@@ -37,9 +43,8 @@ def show(findings: Findings) -> None:
         )
     shown = [verdict for verdict in findings.windows if verdict.outcome == VIOLATED][:5]
     for verdict in shown:
-        _print(
-            f"{_when(verdict)} {verdict.rule}: {verdict.reason} {' '.join(findings.samples.get(verdict, ()))}".rstrip()
-        )
+        rids = " ".join(findings.samples.get(verdict, ()))
+        _print(f"{_when(verdict)} {_at(verdict)}{verdict.rule}: {verdict.reason} {rids}".rstrip())
     seconds = findings.end_s - findings.begin_s
     untested = "; no guarantee could be judged" if findings.outcome == NOT_TESTED else ""
     print(
@@ -54,6 +59,15 @@ def _print(text: str) -> None:
 
 def clock(at_s: float) -> str:
     return datetime.fromtimestamp(at_s, UTC).strftime("%Y-%m-%d %H:%M:%S")
+
+
+def pool_text(verdict: Verdict) -> str:
+    """The pool in which a share was judged, and why it was contended."""
+    return f"{verdict.pool} ({CAUSES.get(verdict.cause, verdict.cause)})" if verdict.cause else verdict.pool
+
+
+def _at(verdict: Verdict) -> str:
+    return f"at {pool_text(verdict)}: " if verdict.pool else ""
 
 
 def _when(verdict: Verdict) -> str:
@@ -92,6 +106,8 @@ def _guarantees(findings: Findings) -> Table:
         kind = f" [{verdict.kind}]" if verdict.kind.startswith(("share", "rate")) else ""
         if len(findings.policies) > 1 and verdict.policy:
             kind += f" under {verdict.policy[:8]}{since.get(verdict.policy, '')}"
+        if verdict.pool:
+            kind += f" at {pool_text(verdict)}"
         promise, reason = escape_controls(verdict.rule + kind), escape_controls(verdict.reason)
         table.add_row(verdict.outcome, promise, reason, style=STYLES[verdict.outcome])
     return table

@@ -88,13 +88,19 @@ class RequestQueue(ABC):
         """No request waits, and no bound of the class is always enforced."""
         return not (
             self._is_contended
-            or (self._waiting and self._waits_for_room())
+            or (self._waiting and self.waits_for_room)
             or self.is_draining
             or self.decider.scheduler.buckets_of[class_number]
             or (self.in_minority and self.decider.scheduler.bound.terms[class_number].in_minority == "deny")
         )
 
-    def _waits_for_room(self) -> bool:
+    @property
+    def waiting(self) -> int:
+        """Waiting requests of this node."""
+        return self._waiting
+
+    @property
+    def waits_for_room(self) -> bool:
         """A request here waits for a channel, and not only for tokens of its class."""
         buckets_of = self.decider.scheduler.buckets_of
         return any(waiting and not buckets_of[number] for number, waiting in self._waiting_of.items())

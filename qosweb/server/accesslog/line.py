@@ -1,11 +1,17 @@
 """Access log formats: one JSON object or one Apache combined line per request. Pure."""
 
+from __future__ import annotations
+
 import functools
 import json
 import re
 import time
-from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from qosweb.admission.resources import ResourceState
 
 TEXT_LOGGED_MAX = 512  # characters of a header field or query
 
@@ -44,6 +50,8 @@ class LogEntry(NamedTuple):
     details: RequestDetails = NO_DETAILS
     first_byte_s: float | None = None  # from the start of service until another server began to respond
     request_id: str = ""  # that a trusted proxy gave the request
+    resource: str = ""  # the upstream server, or the pool of servers that it waited for in vain
+    work_s: float = 0.0  # slot time at the server
 
 
 @functools.lru_cache(maxsize=4096)
@@ -85,6 +93,15 @@ class JsonLines:
             f'"health":"{"out" if reason else "in"}","reason":{quoted(reason)}}}\n'
         )
 
+    def resource_event(self, at_s: float, state: ResourceState) -> str:
+        """A resource is contended from now on, or no longer, or its limit has changed."""
+        cause = "null" if state.cause is None else f'"{state.cause}"'
+        return (
+            f'{{"event":"resource","ts":{at_s:.3f},{self._fixed},"resource":{quoted(state.name)},"kind":"{state.kind}",'
+            f'"pool":{quoted(state.pool)},"limit":{state.limit},"found":"{state.found}","in_use":{state.in_use},'
+            f'"waiting":{state.waiting},"cause":{cause},"request_bytes":{state.request_bytes}}}\n'
+        )
+
     @staticmethod
     def repeated(event: str) -> str:
         """An event line for the beginning of a new file, marked as a copy: its time is that of the original."""
@@ -123,14 +140,16 @@ class JsonLines:
         size: int,
         ms: str,
         first_byte_ms: str,
+        resource: str,
         request_id: str,
     ) -> str:
-        """The line of a forwarded request that did not wait, joined from prepared parts."""
+        """The line of a forwarded request that did not wait, joined from prepared parts. Its slot time is ``ms``."""
         id_part = f',"request_id":{quoted(request_id)}' if request_id else ""
+        work_part = f',"resource":{quoted(resource)},"work":{ms}' if resource else ""
         return (
             f'{{"ts":{ts},"rid":"{rid}",{client_part},{request_part},"decision":"served","status":{status},'
             f'"bytes":{size},"queue_ms":0.000,"service_ms":{ms},"total_ms":{ms},'
-            f'"first_byte_ms":{first_byte_ms}{id_part}}}\n'
+            f'"first_byte_ms":{first_byte_ms}{work_part}{id_part}}}\n'
         )
 
     def line(self, entry: LogEntry) -> str:
@@ -138,6 +157,8 @@ class JsonLines:
         reason = f',"reason":{quoted(entry.reason)}' if entry.reason else ""
         if entry.first_byte_s is not None:
             reason += f',"first_byte_ms":{entry.first_byte_s * 1e3:.3f}'
+        if entry.resource:
+            reason += f',"resource":{quoted(entry.resource)},"work":{entry.work_s * 1e3:.3f}'
         if entry.request_id:
             reason += f',"request_id":{quoted(entry.request_id)}'
         extra = self.extra_part(entry.details) if self._fields else ""

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from qosweb.admission import ClassAccount, Clock
     from qosweb.admission.class_accounts import ClassAccounts
+    from qosweb.admission.resources import ResourceState
     from qosweb.http.request_heads import RequestHead
     from qosweb.server.accesslog.file import LogFile
     from qosweb.server.files.pages import Page
@@ -88,7 +89,9 @@ class AccessRecorder:
         if is_primary:  # every member reports its capacity anew
             known = {"policy", "view", *(f"capacity of {name}" for name in members)}
             self._in_force = {
-                name: line for name, line in self._in_force.items() if name in known or name.startswith("upstream ")
+                name: line
+                for name, line in self._in_force.items()
+                if name in known or name.startswith(("upstream ", "resource "))
             }
         self._event("view", self._json.view_event(self._now(), index, members, is_primary=is_primary))
 
@@ -99,6 +102,10 @@ class AccessRecorder:
     def upstream_changed(self, name: str, reason: str) -> None:
         """An upstream server is out, for ``reason``, or in again if that is empty."""
         self._event(f"upstream {name}", self._json.upstream_event(self._now(), name, reason))
+
+    def resource_changed(self, state: ResourceState) -> None:
+        """A resource is contended from now on, or no longer, or its limit has changed."""
+        self._event(f"resource {state.name}", self._json.resource_event(self._now(), state))
 
     def _renew_form(self) -> None:
         json = JsonLines(self._node, self._view, self.accounts.classifier.policy_hash, self.extra_fields)
@@ -186,6 +193,7 @@ class AccessRecorder:
                     size,
                     ms,
                     first_byte_ms,
+                    relay.hold.resource,
                     relay.request_id,
                 )
             )
@@ -231,6 +239,8 @@ class AccessRecorder:
             details=_details(head, exchange.upstream_s),
             first_byte_s=None if exchange.first_byte_at is None else exchange.first_byte_at - exchange.started,
             request_id=exchange.request_id,
+            resource=exchange.pool if exchange.slot is None else exchange.slot.resource,
+            work_s=0.0 if exchange.slot is None else exchange.slot.slot_s,
         )
         self._write(entry, account)
 

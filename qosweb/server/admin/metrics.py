@@ -13,6 +13,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.exposition import generate_latest
 from prometheus_client.registry import Collector
 
+from qosweb.admission.resources import Cause
 from qosweb.server.admin.qos_metrics import QosCollector
 from qosweb.version import VERSION
 
@@ -37,6 +38,7 @@ class NodeCollector(Collector):
         yield from self._log()
         yield from self._pipe()
         yield from self._upstreams()
+        yield from self._resources()
         info = GaugeMetricFamily("qosweb_build_info", "The running version.", labels=["version", "node"])
         info.add_metric([VERSION, self._node.name], 1)
         yield info
@@ -124,6 +126,27 @@ class NodeCollector(Collector):
         budget = self._node.upstreams.budget
         yield CounterMetricFamily("qosweb_upstream_retries", "Requests sent to a second server.", budget.retries)
         yield CounterMetricFamily("qosweb_upstream_retries_refused", "Retries beyond the budget.", budget.refused)
+
+    def _resources(self) -> Iterator[Metric]:
+        names = ["resource", "kind"]
+        limit = GaugeMetricFamily(
+            "qosweb_resource_limit_slots", "Slots of an upstream server, found or set.", labels=names
+        )
+        used = GaugeMetricFamily("qosweb_resource_in_use_slots", "Slots in use, by all nodes.", labels=names)
+        part = GaugeMetricFamily("qosweb_resource_in_use_ratio", "What is in use of the limit.", labels=names)
+        waiting = GaugeMetricFamily("qosweb_resource_waiting_requests", "Requests that wait for it.", labels=names)
+        short = GaugeMetricFamily(
+            "qosweb_resource_contended", "Whether requests wait for this limit.", labels=[*names, "cause"]
+        )
+        for one in self._node.resources():
+            if one.kind == "server":
+                limit.add_metric([one.name, one.kind], one.limit)
+                used.add_metric([one.name, one.kind], one.in_use)
+            part.add_metric([one.name, one.kind], one.in_use / one.limit if one.limit else 0.0)
+            waiting.add_metric([one.name, one.kind], one.waiting)
+            for cause in Cause:
+                short.add_metric([one.name, one.kind, cause.value], one.cause is cause)
+        yield from (limit, used, part, waiting, short)
 
     def _pipe(self) -> Iterator[Metric]:
         meter = self._node.admission.meter

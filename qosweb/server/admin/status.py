@@ -44,6 +44,7 @@ def status_of(node: Node) -> dict[str, object]:
         "root": None if node.settings.root is None else str(node.settings.root.resolve()),
         "upstreams": {one.name: _upstream(one, engine) for one in node.upstreams.servers},
         "upstreams_disagree": node.upstream_votes.disagreements,
+        "resources": [asdict(one) for one in node.resources()],
         "connections": {"open": len(node.connections), **asdict(node.connections.counts)},
         "cache": {
             "pages": len(node.store.resources),

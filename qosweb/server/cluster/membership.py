@@ -29,6 +29,8 @@ from cluster import (
     StoreError,
     read_key_file,
 )
+from cluster.runtime.bulk.master_machine import MasterMachine
+from cluster.runtime.bulk.order import SharedOrder
 from cluster.runtime.disk.database_file import FILE, read_identity
 from qosweb.engine.replicated.compiled_policy import OtherLanguage
 from qosweb.engine.replicated.entries import FORMAT, OtherFormat
@@ -49,6 +51,7 @@ if TYPE_CHECKING:
 
 CLUSTER = "qosweb"
 RELEASES = b"\xb1"  # first byte of the entries of the release ledger; those of the engine begin with their format
+MULTICAST = b"\xb2"  # first byte of the entries of the multicast transport
 GROUP = Address("127.0.0.1", 8082)
 LEAVE_S = 3.0
 ALONE_AFTER_S = 0.25
@@ -59,6 +62,7 @@ MEMBER_FILE = "group"  # the folder of the group's disk, within --data-dir
 
 _pack = msgspec.msgpack.Encoder().encode
 _unpack = msgspec.msgpack.Decoder(tuple[bytes, bytes]).decode
+_unpack_all = msgspec.msgpack.Decoder(tuple[bytes, bytes, bytes]).decode
 
 
 class OtherVersion(MemberStops):
@@ -69,19 +73,23 @@ class OtherVersion(MemberStops):
 
 
 class NodeStateMachine:
-    """The group's state machine: the engine and the release ledger. Each call reads the clock for the engine.
+    """The group's state machine: engine, release ledger and master of the multicast transport.
 
-    The first byte of an entry tells whose it is. A snapshot has the ledger only if there are releases.
+    Each call reads the clock for the engine. The first byte of an entry tells whose it is. A snapshot has the ledger
+    only if there are releases, and the master only if the transport was used.
     """
 
-    def __init__(self, driver: EngineDriver, ledger: ReleaseLedger) -> None:
+    def __init__(self, driver: EngineDriver, ledger: ReleaseLedger, transport: MasterMachine) -> None:
         self._driver = driver
         self._engine = driver.engine
         self._ledger = ledger
+        self._transport = transport
 
     def apply(self, position: int, origin: ProcessId, body: bytes) -> object:
         if body[:1] == RELEASES:
             return self._ledger.apply(origin, body[1:])
+        if body[:1] == MULTICAST:
+            return self._transport.apply(position, origin, body[1:])
         self._engine.now_ms = self._driver.now_ms()
         try:
             self._engine.apply(position, origin, body)
@@ -93,18 +101,29 @@ class NodeStateMachine:
     def view_changed(self, position: int, view: View) -> None:
         self._engine.now_ms = self._driver.now_ms()
         self._engine.view_changed(position, view)
+        self._transport.view_changed(position, view)
         self._driver.applied()
 
     def snapshot(self) -> bytes:
         engine = self._engine.snapshot()
+        if not self._transport.is_empty:
+            return MULTICAST + _pack((engine, self._ledger.snapshot(), self._transport.snapshot()))
         return engine if self._ledger.is_empty else RELEASES + _pack((engine, self._ledger.snapshot()))
 
     def restore(self, state: bytes) -> None:
         self._engine.now_ms = self._driver.now_ms()
+        transport = b""
         try:
-            engine, ledger = _unpack(state[1:]) if state[:1] == RELEASES else (state, b"")
+            if state[:1] == MULTICAST:
+                engine, ledger, transport = _unpack_all(state[1:])
+            else:
+                engine, ledger = _unpack(state[1:]) if state[:1] == RELEASES else (state, b"")
             self._engine.restore(engine)
             self._ledger.restore(ledger)
+            if transport:
+                self._transport.restore(transport)
+            else:
+                self._transport.clear(self._engine.replicated.view)
         except (OtherFormat, OtherLanguage, msgspec.DecodeError) as error:
             raise OtherVersion("the state of the cluster", error) from None
         self._driver.applied()
@@ -113,8 +132,16 @@ class NodeStateMachine:
 class ClusterMembership:
     """This node's place in its group. ``primary_changed`` hears of each primary view, and None when alone."""
 
-    def __init__(self, replica: Replica, driver: EngineDriver, primary_changed: Callable[[View | None], None]) -> None:
+    def __init__(
+        self,
+        replica: Replica,
+        driver: EngineDriver,
+        primary_changed: Callable[[View | None], None],
+        transport: MasterMachine,
+    ) -> None:
         self.replica = replica
+        self.transport = transport  # the master of the multicast transport
+        self.transport_order = SharedOrder(replica, MULTICAST)
         self._driver = driver
         self._primary_changed = primary_changed
         self._alone_timer: asyncio.TimerHandle | None = None
@@ -184,12 +211,14 @@ class ClusterMembership:
             options = _options(settings, name)
             has_disk = options.data is not None and (options.data / FILE).exists()
             begin = Replica.found if settings.bootstrap and not has_disk else Replica.join
-            replica = await begin(options, NodeStateMachine(driver, ledger), interim=interim, reports=reports)
+            transport = MasterMachine(options.cluster)
+            machine = NodeStateMachine(driver, ledger, transport)
+            replica = await begin(options, machine, interim=interim, reports=reports)
         except (AlreadyFounded, BadKey, MemberStops, StoreError, ValueError) as error:
             raise UsageError(str(error)) from None
         except OSError as error:
             raise UsageError(f"--group {settings.group or ''}: {error.strerror or error}") from None
-        return cls(replica, driver, primary_changed)
+        return cls(replica, driver, primary_changed, transport)
 
     # ---- for the release service
 

@@ -11,6 +11,9 @@ Two rules, the first before the second:
   a class advances by ``bytes / weight`` whenever it sends, by either rule. Always-available classes come first, classes
   without weight last.
 
+Weights depend on the classes that can send now, and on nothing that they sent before: if a class with few connections
+got too little, and its weight followed what it got, it would stay there.
+
 A response that could not send for some time, because its client did not read or its server had nothing to send, is not
 due for what it missed. One that is ahead of its minimum, because the pipe was idle, is at most LEAD_S ahead: then its
 minimum holds again. A class that was not ready for a moment makes up for CREDIT_S of the whole rate at most.
@@ -28,15 +31,19 @@ from math import inf
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from qosweb.admission import ClassAccount
+
+    # The weights of classes that can send, in parts per million, if no others can. None: always available.
+    WeightsOf = Callable[[list[ClassAccount]], Sequence[int | None]]
 
 LEAD_S = 0.25
 LAG_S = 0.25
 CREDIT_S = 0.2
 URGENT_BYTES = 256 << 10
 AHEAD_S = 0.05
+RING_SPARE = 16
 PPM = 1_000_000
 
 
@@ -64,24 +71,31 @@ class SendFlow:
 class SendClass:
     """The responses of one class."""
 
-    __slots__ = ("account", "due", "ready", "ring", "spare", "virtual")
+    __slots__ = ("account", "due", "ready", "ring", "spare", "virtual", "weight")
 
     def __init__(self, account: ClassAccount) -> None:
         self.account = account
         self.ring: deque[SendFlow] = deque()  # may contain responses that are no longer ready
         self.due: list[tuple[float, int, SendFlow]] = []  # a heap of those with a channel; the same
         self.ready = 0
+        self.weight: int | None = 0  # while it can send: in parts per million; None: it is always available
         self.virtual = 0.0
         self.spare = 0.0  # virtual time while the class has no weight
 
+    def drop_waiting(self) -> None:
+        """Take responses that cannot send out of the ring: a class that sends by its minimum alone never turns it."""
+        for one in self.ring:
+            one.in_ring = one.is_ready
+        self.ring = deque([one for one in self.ring if one.is_ready])
+
 
 class SendOrder:
-    def __init__(self, weight_of: Callable[[ClassAccount], int | None]) -> None:
-        """``weight_of``: the weight of a class in parts per million; None: it is always available."""
+    def __init__(self, weights_of: WeightsOf) -> None:
         self.ready = 0  # responses that can send
         self.rate_bps = 1.0  # of all responses together
-        self._weight_of = weight_of
+        self._weights_of = weights_of
         self._classes: dict[str, SendClass] = {}
+        self._active: list[SendClass] = []  # the classes that can send
         self._virtual = 0.0  # the greatest virtual time at which a class sent
         self._spare = 0.0
         self._numbers = count()
@@ -97,7 +111,9 @@ class SendOrder:
         if group is None:
             group = self._classes[flow.account.name] = SendClass(flow.account)
         if not group.ready:
-            credit = CREDIT_S * self.rate_bps * PPM / max(1, self._weight_of(flow.account) or 0)
+            self._active.append(group)
+            self.weigh()
+            credit = CREDIT_S * self.rate_bps * PPM / max(1, group.weight or 0)
             group.virtual = max(group.virtual, self._virtual - credit)
             group.spare = max(group.spare, self._spare)
         group.ready += 1
@@ -107,6 +123,12 @@ class SendOrder:
             group.ring.append(flow)
         self._expect(flow, quantum)
 
+    def weigh(self) -> None:
+        """Ask for the weights of the classes that can send: these classes or the policy may have changed."""
+        active = self._active
+        for group, weight in zip(active, self._weights_of([one.account for one in active]), strict=True):
+            group.weight = weight
+
     def set_waiting(self, flow: SendFlow) -> None:
         """A response cannot send now, or has ended."""
         if not flow.is_ready:
@@ -115,10 +137,11 @@ class SendOrder:
         group = self._classes[flow.account.name]
         group.ready -= 1
         self.ready -= 1
-        if not group.ready:  # its ring has only responses that are not ready
-            for one in group.ring:
-                one.in_ring = False
-            group.ring.clear()
+        if not group.ready:
+            self._active.remove(group)
+            self.weigh()
+        if len(group.ring) > 2 * group.ready + RING_SPARE:
+            group.drop_waiting()
 
     def get_channel(self, flow: SendFlow, rate_bps: int, now: float, quantum: int) -> None:
         """A response that had lent its channel has one again."""
@@ -138,10 +161,8 @@ class SendOrder:
         best: tuple[int, float] | None = None
         chosen: SendClass | None = None
         limit = self._ahead_from
-        for group in self._classes.values():
-            if not group.ready:
-                continue
-            weight = self._weight_of(group.account)
+        for group in self._active:
+            weight = group.weight
             if weight and group.virtual > limit:
                 continue
             due_s = self._first_due(group, quantum)
@@ -159,7 +180,7 @@ class SendOrder:
     @property
     def _ahead_from(self) -> float:
         """The virtual time from which a class is ahead of its share."""
-        ready = [one for one in self._classes.values() if one.ready and self._weight_of(one.account)]
+        ready = [one for one in self._active if one.weight]
         return inf if len(ready) < 2 else min(one.virtual for one in ready) + AHEAD_S * self.rate_bps
 
     def _first_due(self, group: SendClass, quantum: int) -> float:
@@ -180,13 +201,8 @@ class SendOrder:
     def _next_by_share(self) -> SendFlow:
         best: tuple[int, float] | None = None
         chosen: SendClass | None = None
-        for group in self._classes.values():
-            if not group.ready:
-                continue
-            if self.ready == group.ready:
-                chosen = group
-                break
-            weight = self._weight_of(group.account)
+        for group in self._active:
+            weight = group.weight
             key = (0, 0.0) if weight is None else (1, group.virtual) if weight else (2, group.spare)
             if best is None or key < best:
                 best, chosen = key, group
@@ -202,7 +218,7 @@ class SendOrder:
         flow.cost += cost
         flow.ready_at = now
         group = self._classes[flow.account.name]
-        weight = self._weight_of(flow.account)
+        weight = group.weight
         if weight:
             self._virtual = max(self._virtual, group.virtual)
             group.virtual += cost * PPM / weight
@@ -224,6 +240,6 @@ class SendOrder:
 
     def _due_s(self, flow: SendFlow, quantum: int) -> float:
         """When the next bytes of a response are due."""
-        if flow.cost < URGENT_BYTES and self._weight_of(flow.account) is None:
+        if flow.cost < URGENT_BYTES and self._classes[flow.account.name].weight is None:
             return 0.0
         return flow.start_s + (flow.cost + flow.next_cost(quantum)) / flow.rate_bps

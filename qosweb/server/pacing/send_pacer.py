@@ -25,9 +25,9 @@ from qosweb.server.pacing.send_order import SendFlow, SendOrder
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import Callable
 
-    from qosweb.admission import ClassAccount, Permit
+    from qosweb.admission import Permit
+    from qosweb.server.pacing.send_order import WeightsOf
 
 UNLIMITED_BPS = 1e12
 IDLE_S = 0.010
@@ -104,11 +104,11 @@ class SendPacer:
         self,
         loop: asyncio.AbstractEventLoop,
         rate_bps: float,
-        weight_of: Callable[[ClassAccount], int | None],
+        weights_of: WeightsOf,
     ) -> None:
         """``rate_bps`` infinite: responses are not limited until `set_rate` says so."""
         self._loop = loop
-        self._order = SendOrder(weight_of)
+        self._order = SendOrder(weights_of)
         self.is_limited = False
         self._rate = UNLIMITED_BPS
         self._was_starved = False
@@ -210,6 +210,7 @@ class SendPacer:
         try:
             self._refill(now)
             self._move_channels(now)
+            self._order.weigh()
             left = TURN_BYTES
             order = self._order
             while self._tokens > 0 and left > 0:

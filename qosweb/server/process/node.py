@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from math import inf
 from typing import TYPE_CHECKING
 
-from qosweb.admission import AdmissionControl, Clock
+from qosweb.admission import AdmissionControl, Clock, ResourceState
 from qosweb.errors import UsageError
 from qosweb.http.forwarded import TrustedNetworks
 from qosweb.http.request_heads import RequestHeads
 from qosweb.server.accesslog.recorder import AccessRecorder
+from qosweb.server.accesslog.resource_events import ResourceEvents
 from qosweb.server.cluster.access_facts import AccessFacts
 from qosweb.server.cluster.clock_skew import ClockSkewMonitor
 from qosweb.server.cluster.live_figures import LiveFigures
@@ -94,7 +95,7 @@ class Node:
         self.line: LineWatch | None = None
         if settings.capacity is not None or (settings.find_line and policy is not None):
             rate_bps = settings.capacity or inf
-            self.pacer = SendPacer(self.loop, rate_bps, lambda account: self.admission.send_weight(account))
+            self.pacer = SendPacer(self.loop, rate_bps, lambda accounts: self.admission.send_weights(accounts))
         self.admission = AdmissionControl(
             self.loop,
             self.clock,
@@ -223,6 +224,7 @@ class Node:
             asyncio.create_task(self._follow_links(), name="links"),
             asyncio.create_task(self._measure(), name="measure"),
             asyncio.create_task(self.live.run(), name="live figures"),
+            asyncio.create_task(ResourceEvents(self.resources, self.recorder.resource_changed).run(), name="resources"),
         ]
         if self._access_facts is not None:
             self._chores.append(asyncio.create_task(self._access_facts.run(), name="access facts"))
@@ -231,6 +233,9 @@ class Node:
     @property
     def draining(self) -> bool:
         return self._is_draining
+
+    def resources(self) -> list[ResourceState]:
+        return self.admission.resources([one.name for one in self.upstreams.servers if one.settings.slots])
 
     def reload(self) -> str:
         """Read root, pages, error pages, specification and certificate again. Returns what became of the policy.
@@ -384,6 +389,7 @@ class Node:
 
     async def leave(self) -> None:
         """Leave the cluster gracefully."""
+        await self._releases.leave()
         if self.membership is not None:
             await self.membership.leave()
             self.membership = None
@@ -421,6 +427,7 @@ class Node:
         if self.line is not None:
             self.line.close()
         self.admission.close()
+        await self._releases.leave()
         if self.membership is not None:
             await self.membership.close()
         self.upstreams.close()

@@ -5,9 +5,11 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
+from cluster import MulticastGroup
 from qosweb.errors import UsageError
 from qosweb.releases.ledger import ReleaseLedger
 from qosweb.server.pacing.idle_capacity import IdleCapacity
+from qosweb.server.releases.release_multicast import ReleaseMulticast
 from qosweb.server.releases.release_service import ReleaseService
 
 if TYPE_CHECKING:
@@ -33,10 +35,17 @@ class NodeReleases:
     ) -> None:
         """`on_switch` is called when another release is current here. Raises UsageError."""
         self._admission = admission
+        self._capacity_bps = settings.capacity
+        self._multicast_group: MulticastGroup | None = None
         self.service: ReleaseService | None = None
         if not settings.site:
             return
         assert settings.data_dir is not None
+        if settings.multicast:
+            try:
+                self._multicast_group = MulticastGroup.parse(settings.multicast)
+            except ValueError as error:
+                raise UsageError(f"--multicast {settings.multicast}: {error}") from None
         try:
             self.service = ReleaseService(
                 settings.data_dir / "site",
@@ -58,12 +67,23 @@ class NodeReleases:
         return ReleaseLedger(self._view_members, _nothing) if self.service is None else self.service.ledger
 
     def join(self, membership: ClusterMembership) -> None:
-        if self.service is not None:
-            self.service.join(membership, membership.replica.options.key, self._peer_urls)
+        if self.service is None:
+            return
+        self.service.join(membership, membership.replica.options.key, self._peer_urls)
+        if self._multicast_group is not None:
+            self.service.multicast = ReleaseMulticast(
+                membership, self._multicast_group, self.service.blobs, self._capacity_bps
+            )
 
     def start(self) -> None:
         if self.service is not None:
             self.service.start()
+
+    async def leave(self) -> None:
+        """Leave the multicast transport; the node is still a member of its cluster."""
+        if self.service is not None and self.service.multicast is not None:
+            await self.service.multicast.close()
+            self.service.multicast = None
 
     def close(self) -> None:
         if self.service is not None:

@@ -287,6 +287,7 @@ class PlainRelay:
         exchange.rid = context.recorder.rid_of(self.number)
         exchange.request_id = self.request_id
         exchange.permit = site.admission.permit_for(self.hold)
+        exchange.slot = exchange.permit if exchange.permit.queue is not None else None
         if self._body:
             body = RequestBody(head, client.client, now, site.body_limits, site.small_bodies)
             body.feed(self._body, now)

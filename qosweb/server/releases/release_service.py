@@ -34,6 +34,7 @@ from qosweb.server.process.console import log_message
 from qosweb.server.releases.blob_fetcher import BlobFetcher
 from qosweb.server.releases.blob_server import BlobServer
 from qosweb.server.releases.peer_blobs import BlobKey, NotObtained
+from qosweb.server.releases.release_multicast import BlobHead
 from qosweb.server.releases.release_tree import BlobFolder, ReleaseTree
 from qosweb.server.releases.released_site import ReleasedSite
 
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
     from qosweb.releases.ledger import ReleaseEntry
     from qosweb.releases.manifest import Manifest
     from qosweb.server.releases.blob_server import TakeCapacity
+    from qosweb.server.releases.release_multicast import ReleaseMulticast
 
 SUBMIT_S = 10.0  # how long an entry may take
 PREPARE_S = 600.0  # how long the nodes may take to fetch a release
@@ -116,6 +118,7 @@ class ReleaseService:
         self._keep = KeepRule(keep_count, int(keep_s), int(grace_s))
         self._on_switch = on_switch
         self._membership: ReleaseOrder | None = None
+        self.multicast: ReleaseMulticast | None = None  # only with `--multicast`
         self._threads = ThreadPoolExecutor(DISK_THREADS, thread_name_prefix="release")
         self._trees: dict[str, ReleaseTree] = {}  # of releases that clients may get
         self._whole: set[str] = set()  # releases of which every file is here
@@ -204,9 +207,21 @@ class ReleaseService:
         await self.in_thread(lambda: self.blobs.put(manifest_bytes))
         self._whole.add(digest)
         await self._obtain_tree(digest)
+        await self._multicast_new(digest, len(manifest_bytes), manifest)
         await self._submit(ProposeRelease(digest, len(manifest.files), manifest.size, int(time.time())))
         await self._await_holders(digest, force=force)
         return await self._activate(ActivateRelease(digest, message, by, int(time.time()), self._keep, is_forced=force))
+
+    async def _multicast_new(self, digest: str, manifest_len: int, manifest: Manifest) -> None:
+        """Send the files that the current release does not have to all nodes, if multicast is configured."""
+        if self.multicast is None:
+            return
+        current = self.ledger.current
+        old = self._trees.get(current.manifest) if current is not None else None
+        known = {one.digest for one in old.files.values()} if old is not None else set()
+        new = {one.digest: one for one in manifest.files if one.digest not in known}
+        heads = [BlobHead(one.digest, one.size, one.mtime_s) for one in new.values()]
+        await self.multicast.send([BlobHead(digest, manifest_len, None), *heads])
 
     async def rollback(self, release: str, by: str) -> Activation:
         """Make an earlier release current again: by number or digest; "" is the one before. Raises CannotPublish."""
@@ -247,6 +262,7 @@ class ReleaseService:
             "current": None if self.ledger.current is None else self.ledger.current.number,
             "served": self.site.number,
             "nodes": [one.name for one in self._members()],
+            "multicast": None if self.multicast is None else self.multicast.described(),
             "releases": [
                 {
                     "number": one.number,
@@ -404,10 +420,13 @@ class ReleaseService:
 
     async def _obtain_files(self, digest: str) -> None:
         """Fetch all missing files of a release. Raises OSError, BadManifest."""
-        if digest not in self._whole:
-            tree = await self._obtain_tree(digest)
-            await self._fetcher.obtain_all(tree.files.values())
-            self._whole.add(digest)
+        if digest in self._whole:
+            return
+        if self.multicast is not None:
+            await self.multicast.caught_up()
+        tree = await self._obtain_tree(digest)
+        await self._fetcher.obtain_all(tree.files.values())
+        self._whole.add(digest)
 
     def _switch(self) -> None:
         """Serve the activations whose manifests are here."""

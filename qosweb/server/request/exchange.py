@@ -62,6 +62,8 @@ class Exchange:
     wait: Wait | None = None  # set while it is queued
     decided: Decided | None = None  # the outcome of admission control
     permit: Permit | None = None  # set while it is in service
+    slot: Permit | None = None  # its permit with a slot of an upstream server, also after the end of service
+    pool: str = ""  # the pool of servers that it needs a slot of
     rid: RequestId | None = None  # set if it came from another node or goes to one
     outcome: str = ""  # the decision for the access log, if it does not follow from the response
     reason: str = ""  # of its denial

@@ -194,6 +194,8 @@ def admit(exchange: Exchange, site: Site) -> Step:
     if decided is None:
         account, size = site.account_of(exchange), exchange.expected_size
         servers = _upstream_servers(exchange, site)
+        if servers is not None:
+            exchange.pool = site.admission.pool_name(servers)
         entered = site.admission.enter(exchange, account, exchange.on_decided, size=size, servers=servers)
         exchange.account, exchange.rid = entered.account, entered.rid
         if isinstance(entered, Wait):
@@ -203,6 +205,7 @@ def admit(exchange: Exchange, site: Site) -> Step:
     exchange.rid = decided.rid
     if isinstance(decided, Permit):
         exchange.permit = decided
+        exchange.slot = decided if decided.queue is not None else None
         return None
     exchange.outcome = decided.decision
     if isinstance(decided, Forward):

@@ -46,7 +46,7 @@ def test_logs_are_data_frames_with_the_documented_columns(own_session: SparkSess
         "ts": "double", "rid": "string", "node": "string", "view": "string", "policy": "string", "client": "string",
         "method": "string", "host": "string", "path": "string", "class": "string", "decision": "string",
         "status": "int", "bytes": "bigint", "queue_ms": "double", "service_ms": "double", "total_ms": "double",
-        "reason": "string",
+        "reason": "string", "resource": "string", "work": "double",
     }  # fmt: skip
     assert [row["reason"] for row in requests.where("reason is not null").collect()] == ["bound"]
     counts = {
@@ -57,7 +57,8 @@ def test_logs_are_data_frames_with_the_documented_columns(own_session: SparkSess
     assert dict(events.dtypes) == {
         "event": "string", "ts": "double", "node": "string", "index": "bigint", "view": "string",
         "members": "array<string>", "primary": "boolean", "policy": "string", "text": "string", "of": "string",
-        "capacity_bps": "bigint",
+        "capacity_bps": "bigint", "resource": "string", "pool": "string", "limit": "bigint", "cause": "string",
+        "request_bytes": "bigint",
     }  # fmt: skip
     written = [json.loads(line) for line in log.read_text().splitlines() if '"event"' in line]
     found = [{name: cell for name, cell in row.asDict().items() if cell is not None} for row in events.collect()]

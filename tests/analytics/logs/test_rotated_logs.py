@@ -88,7 +88,7 @@ def test_each_file_begins_with_the_events_in_force(parts: dict[str, list[Path]])
             assert len(of_heading) == len(copies)
             assert of_heading == {what: line | {"repeated": True} for what, line in in_force.items()}, (name, file)
             in_force |= {(line["event"], line.get("of", "")): line for line in told[len(copies) :] if "event" in line}
-        assert {what for what, _ in in_force} == {"policy", "view", "capacity"}
+        assert {what for what, _ in in_force} == {"policy", "view", "capacity", "resource"}
         assert [line["text"] for line in lines(files[-1]) if "text" in line] == [EVENING]
 
 

@@ -28,6 +28,9 @@ COUNTED_THINGS = (
     "primary",
     "epoch",
     "members",
+    "slots",
+    "waiting_requests",
+    "contended",
 )
 
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from qosweb.admission.class_accounts import ClassAccount
-from qosweb.server.pacing.send_order import LEAD_S, URGENT_BYTES, SendFlow, SendOrder
+from qosweb.server.pacing.send_order import LEAD_S, RING_SPARE, URGENT_BYTES, SendFlow, SendOrder
 
 QUANTUM = 1000
 RATE = 1_000_000.0
@@ -33,7 +33,7 @@ class Pipe:
     """A pipe of RATE bytes per second that sends one quantum after the other."""
 
     def __init__(self) -> None:
-        self.order = SendOrder(lambda account: WEIGHTS[account.name])
+        self.order = SendOrder(lambda accounts: [WEIGHTS[one.name] for one in accounts])
         self.order.rate_bps = RATE
         self.now = 0.0
         self.got: Counter[SendFlow] = Counter()
@@ -165,3 +165,14 @@ def test_exactly_the_ready_responses_are_chosen(changes: list[tuple[int, bool]])
         assert bool(got) == bool(ready)
     if ready:
         assert set(pipe.run(2.0)) == ready
+
+
+def test_responses_that_ended_leave_the_ring_while_others_of_their_class_send() -> None:
+    """A class that sends by its minimum alone never turns its ring."""
+    pipe = Pipe()
+    pipe.add(Endless("a"))
+    for _ in range(200):
+        flow = Endless("a")
+        pipe.add(flow)
+        pipe.order.set_waiting(flow)
+    assert len(pipe.order._classes["a"].ring) <= 2 + RING_SPARE

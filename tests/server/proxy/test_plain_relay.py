@@ -119,7 +119,7 @@ def logged(node: RunningNode, path: str, method: str) -> list[dict[str, object]]
         found = [line for line in node.log() if (line["path"], line["method"]) == (path, method)]
         return found if len(found) == 3 else None
 
-    times = ("ts", "rid", "queue_ms", "service_ms", "total_ms", "first_byte_ms")
+    times = ("ts", "rid", "queue_ms", "service_ms", "total_ms", "first_byte_ms", "work")
     lines = wait_for(find, f"the lines of {method} {path}")
     assert all(("first_byte_ms" in line) is (line["status"] != 502) for line in lines)
     return [{name: value for name, value in line.items() if name not in times} for line in lines]

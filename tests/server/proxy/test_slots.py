@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 import time
 from collections import Counter
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.support.misbehaving import MisbehavingServer, Talk
-from tests.support.nodes import RunningNode
+from tests.support.nodes import RunningNode, run_command
 from tests.support.waiting import wait_for
 
 if TYPE_CHECKING:
@@ -45,6 +46,11 @@ class Application:
         with self._lock:
             self._in_service -= 1
         talk.send(ANSWER)
+
+
+def causes(node: RunningNode, resource: str) -> list[str | None]:
+    """The cause in each event of a resource."""
+    return [one["cause"] for one in node.log_lines() if one.get("event") == "resource" and one["resource"] == resource]
 
 
 class Closed:
@@ -86,10 +92,34 @@ def test_classes_get_their_shares_of_the_slots_against_the_split_of_the_connecti
             counts.clear()
             wait_for(lambda: sum(counts.values()) > 400 or None, "more answers", timeout_s=120)
             found = dict(counts)
+            status = json.loads(node.admin("/status"))["resources"]
+            shown = run_command("status", "--admin", f"127.0.0.1:{node.admin_port}").stdout
+            contended = sum(
+                node.metric("qosweb_resource_contended", resource=status[1]["name"], kind="server", cause=cause)
+                for cause in ("set", "server")
+            )
             urgent = Closed(node, "/now", 1, counts)
             wait_for(lambda: counts["/now 200"] > 20 or None, "answers of the class that is always available")
             for one in (urgent, *clients):
                 one.stop()
+            name = server.url.removeprefix("http://") + "@n1"
+            wait_for(lambda: causes(node, name)[-1] is None or None, "the end of the contention is logged")
+            assert causes(node, name)[0] is None
+            assert {*causes(node, name)} - {None} <= {"set", "server"}
+            events = [one for one in node.log_lines() if one.get("event") == "resource"]
+            lines = [one for one in node.log_lines() if one.get("class") == "/a"]
     assert found.keys() == {"/a 200", "/b 200"}
     assert 100 * found["/a 200"] / sum(found.values()) == pytest.approx(60, abs=4)
+    assert [one["kind"] for one in status] == ["node", "server"]
+    assert (status[0]["cause"], status[0]["found"], status[1]["name"]) == (None, "measured", name)
+    assert status[1]["cause"] in ("set", "server")
+    assert contended == 1
+    assert "contended by" in shown
+    of_server = [one for one in events if one["resource"] == name]
+    assert {one["pool"] for one in of_server} == {name}
+    assert all(1 <= one["limit"] <= SLOTS and one["found"] in ("set", "knee") for one in of_server)
+    assert any(one["cause"] and one["waiting"] > 0 for one in of_server)
+    assert {one["resource"] for one in events} == {name, "n1"}
+    assert {one["resource"] for one in lines} == {name}
+    assert all(1000 * SERVICE_S <= one["work"] <= one["service_ms"] for one in lines if one["decision"] == "served")
     assert application.most <= SLOTS + 1  # one of the class that is always available

@@ -90,8 +90,8 @@ def test_progress_and_lost_datagrams(tmp_path: Path) -> None:
         members = await three(tmp_path)
         sender, receiver = members[0], members[2]
         lossy = random.Random(4)
-        open_all = receiver.codec.open
-        receiver.codec.open = lambda datagram: None if lossy.random() < 0.1 else open_all(datagram)  # type: ignore[method-assign]
+        open_all = receiver._driver.codec.open
+        receiver._driver.codec.open = lambda datagram: None if lossy.random() < 0.1 else open_all(datagram)  # type: ignore[method-assign]
         content = random.Random(1).randbytes(1_000_000)
         reports: list[SendProgress] = []
         outcome = await sender.send(chunks(content), reports.append)
@@ -183,13 +183,13 @@ def test_a_slow_consumer_slows_all_or_falls_behind(tmp_path: Path) -> None:
     async def story() -> None:
         members = await three(tmp_path)
         slow = members[2]
-        slow._takes = lambda packet: False  # type: ignore[method-assign]  # noqa: ARG005
+        slow._driver._takes = lambda packet: False  # type: ignore[method-assign]  # noqa: ARG005
         content = random.Random(5).randbytes(300_000)
         assert await members[0].send(chunks(content), min_rate=1e6) is Outcome.ACCEPTED
         sending = asyncio.ensure_future(members[0].send(chunks(b"waits")))
         assert await take(members[1], 2) == [content, b"waits"]
         assert not sending.done()
-        del slow._takes
+        del slow._driver._takes
         assert await sending is Outcome.ACCEPTED
         assert await take(slow, 2) == [content, b"waits"]
         await close(members)
