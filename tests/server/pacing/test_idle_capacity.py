@@ -22,7 +22,7 @@ class World:
         pytest_patch.setattr(send_pacer, "perf_counter", lambda: self.now_s)
         loop = asyncio.new_event_loop()
         loop.close()
-        pacer = None if rate_bps is None else SendPacer(loop, rate_bps, lambda _: 1)
+        pacer = None if rate_bps is None else SendPacer(loop, rate_bps, lambda accounts: [1] * len(accounts))
         self.capacity = IdleCapacity(pacer, lambda: self.is_busy, lambda: self.now_s)
 
     def taken_in(self, seconds: float, *, step_s: float = 0.01) -> int:
