@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from cluster.layer import Delivered
     from cluster.names import ProcessId, View
     from cluster.replica import StateMachine
-    from cluster.reports.broadcast import ReportsFull
+    from cluster.reports.publisher import ReportsFull
     from cluster.reports.settings import ReportSettings
     from cluster.runtime.api.bulk import Bulk, BulkClosed, BulkGap, BulkMessage, ReceiveProgress, SendProgress
     from cluster.runtime.api.data_service import DataResult, DataService, QueryableMachine, QueryFailed
@@ -90,7 +90,7 @@ _NAMES_BY_MODULE = {
     "cluster.layer": ("Delivered",),
     "cluster.names": ("ProcessId", "View"),
     "cluster.replica": ("StateMachine",),
-    "cluster.reports.broadcast": ("ReportsFull",),
+    "cluster.reports.publisher": ("ReportsFull",),
     "cluster.reports.settings": ("ReportSettings",),
     "cluster.runtime.api.data_service": ("DataResult", "DataService", "QueryFailed", "QueryableMachine"),
     "cluster.runtime.api.delivery_stream": ("Delivery", "FellBehind", "PrimaryView", "Skipped"),

@@ -11,8 +11,9 @@ import msgspec
 
 from cluster.layer import Context
 from cluster.names import ProcessId, make_view
-from cluster.reports.broadcast import ReportsFull, SemanticBroadcast
+from cluster.reports.broadcast import SemanticBroadcast
 from cluster.reports.messages import ForwardedWindow, OwnWindow, ReportFrame
+from cluster.reports.publisher import ReportsFull
 from cluster.reports.settings import ReportSettings
 from cluster.sim.event_queue import EventQueue
 from cluster.sim.seeded_random import SeededRandom

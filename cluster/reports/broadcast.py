@@ -16,8 +16,8 @@ Departs:
 - Acknowledgements go to the process that sent the window. The origin tells the others in its windows what is safe.
 - A window states the range of numbers that it covers, so the receiver infers purged numbers at once. The window size w
   counts transmitted reports, purged since or not: streams lose nothing, and what was written cannot be taken back.
-- A report that finds no room waits unnumbered, and its successor takes its place there. It is broadcast when it gets a
-  number; a report replaced before was never broadcast.
+- A report that finds no room waits unnumbered (`publisher`). It is broadcast when it gets a number; a report replaced
+  before was never broadcast.
 
 Why a view change leaves no gap: let number m of an origin be missing at p, and its successor m' too. m was purged in
 the view v in which p confirmed last, since p took everything up to the base of v at once. So more than f members of v
@@ -45,6 +45,7 @@ from cluster.names import initial_view
 from cluster.reports.delivery_queue import DeliveryQueue, QueuedReport
 from cluster.reports.messages import ForwardedWindow, Greeting, Origin, OwnWindow, Report, Taken
 from cluster.reports.peer_state import PeerPosition, PeerState
+from cluster.reports.publisher import Publisher
 from cluster.reports.report_log import KeptReport, ReportLog
 
 if TYPE_CHECKING:
@@ -52,10 +53,6 @@ if TYPE_CHECKING:
     from cluster.names import ProcessId, View
     from cluster.reports.messages import ReportFrame
     from cluster.reports.settings import ReportSettings
-
-
-class ReportsFull(Exception):
-    """A report cannot be published: a bound is reached. The message names the bound."""
 
 
 class InvalidReportFrame(Exception):
@@ -77,10 +74,8 @@ class SemanticBroadcast:
         self.O: dict[Origin, ReportLog] = {self.me: ReportLog()}  # departed ones in the order they left
         self.I: dict[ProcessId, PeerState] = {}  # the name in the paper
         self.Q = DeliveryQueue(settings.queue_len_max, semantic=settings.semantic)
-        self.pending: dict[str, tuple[bytes, float]] = {}  # reports that wait for room, unnumbered: value, birth
+        self.own = Publisher(self, settings)
         self.due: set[ProcessId] = set()  # peers to which there may be something to write
-        self.items: set[str] = set()  # own items
-        self.replaced = 0  # reports replaced before they were broadcast
         self.purged = 0  # purge_r_i(m), over all logs
         self.forwarded = 0  # reports sent on behalf of an origin that is gone
 
@@ -93,52 +88,9 @@ class SemanticBroadcast:
 
     def publish(self, item: str, value: bytes) -> None:
         """Broadcasts a report, or lets it wait for room. Raises ReportsFull or ValueError, and then did nothing."""
-        settings = self.settings
-        if not 0 < len(item) <= settings.item_len_max:
-            raise ValueError(f"an item has a name of 1 to {settings.item_len_max} characters, not {len(item)}")
-        if len(value) > settings.value_len_max:
-            raise ValueError(
-                f"the value of {item!r} has {len(value)} bytes; at most {settings.value_len_max} are allowed"
-            )
-        if settings.semantic and item not in self.items and len(self.items) >= settings.items_len_max:
-            raise ReportsFull(
-                f"{item!r} would be item {len(self.items) + 1}; at most {settings.items_len_max} are allowed"
-            )
-        if not self.pending and self._has_room(item):
-            self._broadcast(item, value, self.context.now)
-        elif item not in self.pending and len(self.pending) >= settings.pending_len_max:
-            raise ReportsFull(self._why_full())
-        else:
-            if self.pending.pop(item, None) is not None:
-                self.replaced += 1
-            self.pending[item] = (value, self.context.now)
-        if settings.semantic:
-            self.items.add(item)
+        self.own.publish(item, value)
 
-    def _has_room(self, item: str) -> bool:
-        settings = self.settings
-        for member in self.view.members:
-            peer = self.I.get(member)
-            if peer is not None and (
-                peer.unacked_len >= settings.buffer_len_max or peer.unacked_bytes >= settings.buffer_bytes_max
-            ):
-                return False
-        return self.Q.has_room(self.me, item)
-
-    def _why_full(self) -> str:
-        members = [member for member in self.view.members if member in self.I]
-        if not members or len(self.Q) >= self.settings.queue_len_max:
-            return (
-                f"{len(self.Q)} reports wait for delivery to this application, and {len(self.pending)} items for room"
-            )
-        slowest = max(members, key=lambda member: self.I[member].unacked_len)
-        peer = self.I[slowest]
-        return (
-            f"{slowest.name} has not acknowledged {peer.unacked_len} reports ({peer.unacked_bytes} bytes) that "
-            f"nothing made obsolete, and {len(self.pending)} more items wait; publish fewer items, or raise the bounds"
-        )
-
-    def _broadcast(self, item: str, value: bytes, born: float) -> None:
+    def broadcast(self, item: str, value: bytes, born: float) -> None:
         """TP1: broadcast_i(m), then TP2 for the process itself."""
         self.B += 1
         if self.context.trace is not None:
@@ -152,14 +104,6 @@ class SemanticBroadcast:
                 self.due.add(member)
         self._enqueue(self.me, self.B, report, self.me.process)
         self._advance_safe()
-
-    def _broadcast_pending(self) -> None:
-        while self.pending:
-            item = next(iter(self.pending))
-            if not self._has_room(item):
-                return
-            value, born = self.pending.pop(item)
-            self._broadcast(item, value, born)
 
     # ---- enqueue and deliver
 
@@ -183,7 +127,7 @@ class SemanticBroadcast:
             for member, peer in self.I.items():
                 if peer.incoming:
                     self._take_incoming(member, peer)
-            self._broadcast_pending()
+            self.own.publish_pending()
         return queued
 
     # ---- safe and purge
@@ -255,7 +199,7 @@ class SemanticBroadcast:
             if peer.greeting is not None:
                 self._on_greeting(member, peer, peer.greeting)
         self._advance_safe()
-        self._broadcast_pending()
+        self.own.publish_pending()
 
     def _forget_departed(self, transitional: tuple[ProcessId, ...]) -> None:
         """Forgets the origins that left first. Only here: what a greeting told must stay true."""
@@ -297,7 +241,7 @@ class SemanticBroadcast:
         if type(frame) is Greeting:
             self._on_greeting(member, peer, frame)
             self._advance_safe()
-            self._broadcast_pending()
+            self.own.publish_pending()
         elif not peer.greeted:
             return  # of an earlier view: it is sent again
         elif type(frame) is Taken:
@@ -356,7 +300,7 @@ class SemanticBroadcast:
             peer.confirmed = max(peer.confirmed, taken.number)
             self._count_unacked(peer)
             self._advance_safe()
-            self._broadcast_pending()
+            self.own.publish_pending()
         elif position.end is not None and taken.number >= position.end:
             del peer.positions[taken.origin]
             self.O[taken.origin].companions.discard(member)

@@ -38,8 +38,6 @@ class AtomicMulticastSpec:
     def __init__(self) -> None:
         self.sent: dict[int, tuple[ProcessId, bytes]] = {}
         self.holders: dict[int, ProcessId] = {}
-        self.tokens: dict[tuple[ProcessId, int], int] = {}  # the number that each request of a producer got
-        self.attempts: dict[str, int] = {}  # the last attempt to join that succeeded, by the name of the member
         self.coordinator: ProcessId | None = None
         self.a0: set[int] = set()
         self.r0: set[int] = set()
@@ -60,13 +58,6 @@ class AtomicMulticastSpec:
             self.require(
                 not master.pending(), "section 5.2: a new coordinator rejects what is pending", self.coordinator
             )
-        for producer, (request, number) in master.granted.items():
-            granted = self.tokens.setdefault((producer, request), number)
-            self.require(granted == number, "a request gets one token", producer, request, number)
-        for member, joined in master.joined.items():
-            last = self.attempts.get(member.name, joined.attempt)
-            self.require(joined.attempt >= last, "an earlier process does not replace a later one", member)
-            self.attempts[member.name] = joined.attempt
         for at, slot in enumerate(master.recent):
             number = master.next - 1 - at
             holder = self.holders.setdefault(number, slot.producer)

@@ -15,6 +15,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 from qosweb.admission.engine_driver import EngineDriver
+from qosweb.admission.loop_turns import LoopTurns
 from qosweb.admission.outcomes import Denial, Hold, Permit, Wait
 from qosweb.engine.local.requests import Deny, GoTo, Phase, Request, Start
 from qosweb.engine.replicated.servers import SLOT
@@ -87,7 +88,7 @@ class OpenGate:
     def resize(self, permit: Permit, size: int) -> None:  # noqa: ARG002
         permit.meter_mark = self._meter.restart(self._clock.read())
 
-    def leave_server(self, permit: Permit, *, failed: bool) -> None:
+    def leave_server(self, permit: Permit, *, failed: bool = False, withdrawn: bool = False) -> None:
         pass
 
     def lend(self, permit: Permit, bytes_sent: int) -> None:
@@ -129,6 +130,7 @@ class EngineGate(OpenGate):
         self._accounts = accounts
         self._redirects = redirects
         self._throttle = throttle
+        self._turns = LoopTurns(loop)
         self._opens: list[bool] = []  # by class: whether a request may start on the fast path
         self._counted: dict[str, tuple[int, int]] = {}  # by class: requests and bytes that the engine knows of
         self._means: dict[str, int] = {}  # by class: mean size of recent responses whose size was unknown at entry
@@ -156,13 +158,16 @@ class EngineGate(OpenGate):
         if request is None:
             return None
         self._count_in(account)
-        return Hold(account, request, queue, self._clock.read())
+        now = self._clock.read()
+        self._turns.note(now)
+        return Hold(account, request, queue, now)
 
     def release(self, hold: Hold, bytes_sent: int) -> None:
         queue, request = hold.queue, hold.request
         assert queue is not None
         assert request is not None
-        queue.finish(request, max(1, int((self._clock.read() - hold.since) * SLOT)))
+        now, since = self._clock.read(), hold.since
+        queue.finish(request, max(1, int((now - since) * SLOT)), service_s=self._turns.service_s(since, now))
         self._engine.local_queue.served(hold.account.number, 0, self.fixed_bytes + bytes_sent)
         if queue.pool.scheduler.queued:
             self.driver.poke()
@@ -256,6 +261,7 @@ class EngineGate(OpenGate):
     def _slot_permit(self, account: ClassAccount, request: Request, queue: SlotQueue) -> Permit:
         self._count_in(account)
         now = self._clock.read()
+        self._turns.note(now)
         local_queue = self._engine.local_queue
         rate_bps = local_queue.channel_bps(account.number, self.fixed_bytes) if self.is_limited else None
         mark = self._meter.enter(now)
@@ -264,14 +270,17 @@ class EngineGate(OpenGate):
             slot_since=now,
         )  # fmt: skip
 
-    def leave_server(self, permit: Permit, *, failed: bool) -> None:
+    def leave_server(self, permit: Permit, *, failed: bool = False, withdrawn: bool = False) -> None:
         queue, request = permit.queue, permit.request
         assert queue is not None
         assert request is not None
         if request.phase is Phase.RUNNING:
-            permit.slot_s = self._clock.read() - permit.slot_since
+            now, since = self._clock.read(), permit.slot_since
+            permit.slot_s = now - since
             queue.now_ms = self.driver.now_ms()
-            queue.finish(request, max(1, int(permit.slot_s * SLOT)), failed=failed)
+            service_s = self._turns.service_s(since, now)
+            used_us = max(1, int(permit.slot_s * SLOT))
+            queue.finish(request, used_us, failed=failed, withdrawn=withdrawn, service_s=service_s)
             self.driver.poke()
 
     def outcome(self, pending: WaitingRequest, request: Request, decision: Decision) -> Decided:
@@ -352,7 +361,7 @@ class EngineGate(OpenGate):
         assert request is not None
         local_queue = self._engine.local_queue
         if permit.queue is not None:
-            self.leave_server(permit, failed=True)
+            self.leave_server(permit, withdrawn=True)  # if it has not left: it was not forwarded, or no longer
             local_queue.served(permit.account.number, 0, self.fixed_bytes + bytes_sent)  # the node has sent it
             super().settle(permit, bytes_sent, is_sample=False)
             return

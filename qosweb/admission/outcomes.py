@@ -67,7 +67,7 @@ class Issuer(Protocol):
 
     def settle(self, permit: Permit, bytes_sent: int, *, is_sample: bool) -> None: ...
     def resize(self, permit: Permit, size: int) -> None: ...
-    def leave_server(self, permit: Permit, *, failed: bool) -> None: ...
+    def leave_server(self, permit: Permit, *, failed: bool, withdrawn: bool) -> None: ...
     def lend(self, permit: Permit, bytes_sent: int) -> None: ...
     def reclaim(self, permit: Permit, bytes_left: int) -> bool: ...
 
@@ -124,13 +124,13 @@ class Permit:
         if self._issuer is not None:
             self._issuer.resize(self, size)
 
-    def leave_server(self, *, failed: bool = False) -> None:
+    def leave_server(self, *, failed: bool = False, withdrawn: bool = False) -> None:
         """The upstream server is done with the request: its slot is free. Later calls do nothing.
 
-        `failed`: its service time says nothing about the server.
+        `failed`: it did not respond, or with an error. `withdrawn`: the client left before.
         """
         if self._issuer is not None and self.queue is not None:
-            self._issuer.leave_server(self, failed=failed)
+            self._issuer.leave_server(self, failed=failed, withdrawn=withdrawn)
 
     def lend(self, bytes_sent: int) -> None:
         """Release the channel, because the client does not read. `bytes_sent`: of the body, so far."""

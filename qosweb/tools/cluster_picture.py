@@ -27,7 +27,7 @@ BAR_MIN, BAR_MAX = 8, 30
 NARROW = 100  # in a narrower terminal nodes have no bars
 COLUMN = 10  # width of a column of numbers, with the space beside it
 NAME_MAX = 40
-GUARANTEE_MAX = 24
+GUARANTEE_MAX = 32
 CLASSES_MAX = 40
 NODES_MAX = 32
 LATE_S = 1.0  # figures this old are marked
@@ -99,7 +99,7 @@ def nodes_of(status: Mapping[str, Any], width: int) -> Table:
     if not is_narrow:
         table.add_column("", no_wrap=True)
     table.add_column("address for clients", overflow="fold")
-    nodes = sorted(status["nodes"].items())
+    nodes = sorted({**_nodes_elsewhere(status), **status["nodes"]}.items())
     for name, one in nodes[:NODES_MAX]:
         is_me = name == status["name"]
         capacity = one["capacity_bytes_per_s"]
@@ -123,6 +123,21 @@ def nodes_of(status: Mapping[str, Any], width: int) -> Table:
     return table
 
 
+def _nodes_elsewhere(status: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """Nodes that report figures and are not in the primary view, in the form of ``nodes``."""
+    return {
+        name: {
+            "url": "",
+            "capacity_bytes_per_s": live.get("capacity_bytes_per_s", 0),
+            "used_bytes_per_s": 0,
+            "channels": 0,
+            "waiting": 0,
+            "load": 0.0,
+        }
+        for name, live in (status.get("live") or {}).items()
+    }
+
+
 def _upstreams(status: Mapping[str, Any]) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("upstream server", overflow="fold", max_width=NAME_MAX)
@@ -130,16 +145,29 @@ def _upstreams(status: Mapping[str, Any]) -> Table:
     for column in ("in service", "waiting", "requests", "failures"):
         table.add_column(column, justify="right")
     servers = sorted(status["upstreams"].items())
+    overloaded = _overloaded(status)
     for name, one in servers[:NODES_MAX]:
         is_in = one["health"] == "in"
+        health = Text("in") if is_in else Text(f"{one['health']}: {one['reason']}", style="red")
+        if is_in and name in overloaded:
+            health = Text(f"in, overloaded: {overloaded[name]:,} wait for its servers", style="yellow")
         table.add_row(
             Text(name),
-            Text("in" if is_in else f"{one['health']}: {one['reason']}", style="" if is_in else "red"),
+            health,
             *(_number(one[key]) for key in ("in_service", "waiting", "requests", "failures")),
         )
     if len(servers) > NODES_MAX:
         table.add_row(f"and {len(servers) - NODES_MAX} more")
     return table
+
+
+def _overloaded(status: Mapping[str, Any]) -> dict[str, int]:
+    """Upstream servers whose slots are all in use while requests wait, and how many wait."""
+    return {
+        one["name"].partition("@")[0]: one["waiting"]
+        for one in status.get("resources") or ()
+        if one["kind"] == "server" and one["cause"]
+    }
 
 
 def _resources(resources: Sequence[Mapping[str, Any]]) -> Table:

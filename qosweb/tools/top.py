@@ -18,7 +18,16 @@ from rich.text import Text
 
 from qosweb.errors import UsageError
 from qosweb.tools.admin_client import AdminClient, AdminError
-from qosweb.tools.cluster_picture import CLASSES_MAX, OTHER_FORMAT, bar, head_of, nodes_of, rows_of_classes
+from qosweb.tools.cluster_picture import (
+    CLASSES_MAX,
+    GUARANTEE_MAX,
+    NAME_MAX,
+    OTHER_FORMAT,
+    bar,
+    head_of,
+    nodes_of,
+    rows_of_classes,
+)
 
 if TYPE_CHECKING:
     import argparse
@@ -28,7 +37,16 @@ if TYPE_CHECKING:
 
 EVERY_S = 0.25
 CURVE = 24  # values of a curve
-BAR = 16
+BAR, BAR_NARROW = 16, 6
+GAP = 2  # between columns
+WIDE, MEDIUM, NARROW = 110, 100, 80  # widths of the terminal
+COLUMNS = (
+    ("waiting", 0),
+    ("served/s", 0),
+    ("denied/s", NARROW),
+    ("wait p99", 0),
+    ("service p99", MEDIUM),
+)  # from a width on
 BLOCKS = " ▁▂▃▄▅▆▇█"
 
 
@@ -70,22 +88,30 @@ class TopScreen:
     def _classes(self, status: Mapping[str, Any], width: int) -> Table:
         table = Table(box=None, pad_edge=False, header_style="bold")
         names = list(status["classes"])[:CLASSES_MAX]
-        is_wide = width >= 110
-        table.add_column("class", overflow="ellipsis", no_wrap=True, max_width=40 if is_wide else 20)
+        is_wide = width >= WIDE
+        bar_len = BAR if width >= MEDIUM else BAR_NARROW if width >= NARROW else 0
+        columns = [column for column, least in COLUMNS if width >= least]
         has_shares = bool(status.get("capacity"))
+        rows = rows_of_classes(status, names) if has_shares else []
+        longest = max((len(row.guaranteed) for row in rows), default=0)
+        guarantee_len = max(len("guaranteed"), min(GUARANTEE_MAX, longest) if is_wide else 0)
+        others = sum(len(column) + GAP for column in columns) + (CURVE + GAP if is_wide else 0)
+        others += guarantee_len + len("100%") + bar_len + 3 * GAP if has_shares else 0
+        table.add_column("class", overflow="ellipsis", no_wrap=True, max_width=max(8, min(NAME_MAX, width - others)))
         if has_shares:
-            table.add_column("guaranteed", overflow="ellipsis", no_wrap=True, max_width=24 if is_wide else 12)
-            table.add_column("gets", justify="right")
-            table.add_column("", no_wrap=True)
-        for column in ("waiting", "served/s", "denied/s", "wait p99", "service p99"):
-            table.add_column(column, justify="right", no_wrap=True)
+            table.add_column("guaranteed", overflow="ellipsis", no_wrap=True, max_width=guarantee_len)
+            table.add_column("gets", justify="right", no_wrap=True, min_width=4)
+            if bar_len:
+                table.add_column("", no_wrap=True, min_width=bar_len)
+        for column in columns:
+            table.add_column(column, justify="right", no_wrap=True, min_width=len(column))
         if has_shares and is_wide:
             table.add_column("share, recently", no_wrap=True)
         if not has_shares:
             for name in names:
-                table.add_row(Text(name), *_latency(status, (name,)))
+                table.add_row(Text(name), *_latency(status, (name,), columns))
             return table
-        for row in rows_of_classes(status, names):
+        for row in rows:
             members = [status["classes"][name] for name in row.classes]
             gets = sum(one["share"]["of_capacity"] for one in members)
             promised = sum(one["share"]["promised"] or 0.0 for one in members)
@@ -95,24 +121,26 @@ class TopScreen:
                 Text(row.label),
                 Text(row.guaranteed),
                 f"{gets:.0%}",
-                bar(gets, promised, BAR),
-                *_latency(status, row.classes),
+                *([bar(gets, promised, bar_len)] if bar_len else []),
+                *_latency(status, row.classes, columns),
                 *([Text(curve(shares), style="green")] if is_wide else []),
             )
         return table
 
 
-def _latency(status: Mapping[str, Any], names: tuple[str, ...]) -> tuple[str, ...]:
+def _latency(status: Mapping[str, Any], names: tuple[str, ...], columns: list[str]) -> list[str]:
     """Waiting, rates and p99 of these classes at all nodes. The p99 is that of the slowest node."""
     found = [
         node["classes"][name] for node in status.get("live", {}).values() for name in names if name in node["classes"]
     ]
-    return (
-        f"{sum(one['waiting'] for one in found):,}",
-        f"{sum(one['served_per_s'] for one in found):.1f}",
-        f"{sum(one['denied_per_s'] for one in found):.1f}",
-        *(_slowest([one[key] for one in found]) for key in ("wait_p99_ms", "service_p99_ms")),
-    )
+    values = {
+        "waiting": f"{sum(one['waiting'] for one in found):,}",
+        "served/s": f"{sum(one['served_per_s'] for one in found):.1f}",
+        "denied/s": f"{sum(one['denied_per_s'] for one in found):.1f}",
+        "wait p99": _slowest([one["wait_p99_ms"] for one in found]),
+        "service p99": _slowest([one["service_p99_ms"] for one in found]),
+    }
+    return [values[column] for column in columns]
 
 
 def _slowest(values: list[float | None]) -> str:

@@ -14,6 +14,7 @@ BENCHMARKS = {
     "group": "total order broadcast of three members, compared with pysyncobj, etcd, corosync and a bare sequencer",
     "http": "static files, compared with nginx and aiohttp's add_static",
     "line": "shares on an outgoing line whose rate nobody has set, in network namespaces",
+    "live": "age of live figures, and time until all nodes know an access; also while one node is stalled",
     "loadgen": "the load generator, compared with wrk at the same rate",
     "memory": "memory of a node before and after a million requests",
     "proxy": "a reverse proxy, compared with nginx and HAProxy by processor time per request",

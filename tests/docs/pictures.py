@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import re
-import shutil
 import signal
 import subprocess
 import sys
@@ -13,15 +13,11 @@ import tempfile
 import urllib.request
 from pathlib import Path
 
+from tests.support.browser import BROWSERS, browser_tab, find_browser
 from tests.support.nodes import COMMAND, environment
 from tests.support.waiting import wait_for
 
-BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 BUSY = "readers=6:/free/hollin-preview.jpg", "subscribers=3:/paid/full/hollin-sheet.jpg", "buyers=1:/checkout/"
-
-
-def browser() -> str | None:
-    return next((found for name in BROWSERS if (found := shutil.which(name))), None)
 
 
 def take(folder: Path, *, denials: int = 300) -> list[Path]:
@@ -29,7 +25,7 @@ def take(folder: Path, *, denials: int = 300) -> list[Path]:
 
     Needs a browser.
     """
-    program = browser()
+    program = find_browser()
     if program is None:
         raise SystemExit(f"no browser found; install one of {', '.join(BROWSERS)}")
     with tempfile.TemporaryDirectory() as scratch, DemoCluster(Path(scratch)) as (sites, admins):
@@ -37,20 +33,23 @@ def take(folder: Path, *, denials: int = 300) -> list[Path]:
         with Overload(sites):
             wait_for(lambda: is_contended(admins[0], denials), "denials of two classes")
             shot = folder / "dashboard.png"
-            subprocess.run(
-                [
-                    program, "--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars",
-                    f"--user-data-dir={scratch}/profile", "--window-size=1200,820", "--virtual-time-budget=6000",
-                    f"--screenshot={shot}", f"http://{admins[0]}/",
-                ],
-                check=True, capture_output=True, timeout=120,
-            )  # fmt: skip
+            asyncio.run(_take_dashboard(program, f"http://{admins[0]}/", Path(scratch), shot))
             drawn = subprocess.run(
                 status_of, capture_output=True, text=True, check=True, timeout=60, env=environment({"COLUMNS": "118"})
             )
         text = folder / "status.txt"
         text.write_text("\n".join(line.rstrip() for line in drawn.stdout.splitlines()) + "\n", encoding="utf-8")
     return [shot, text]
+
+
+async def _take_dashboard(program: str, url: str, scratch: Path, shot: Path) -> None:
+    """The upper part of the page: nodes, classes and some charts."""
+    async with browser_tab(program, scratch) as tab:
+        await tab.open(url, 1200, 1150)
+        await tab.wait_for("document.querySelectorAll('#charts .chart').length >= 6 && before !== null")
+        seen = await tab.evaluate("past.number")
+        await tab.wait_for(f"past.number > {seen} + 1")  # rates need two polls
+        await tab.save_picture(shot)
 
 
 class DemoCluster:

@@ -13,6 +13,7 @@ import pytest
 import qosweb.middleware
 from tests.docs import generated_pages, pictures
 from tests.docs.blocks import DOCS, TOP
+from tests.support.browser import find_browser
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -74,7 +75,7 @@ def test_the_middleware_page_has_every_name() -> None:
     assert [name for name in qosweb.middleware.__all__ if f"`{name}" not in text] == []
 
 
-@pytest.mark.skipif(pictures.browser() is None, reason="needs a browser: apt-get install chromium")
+@pytest.mark.skipif(find_browser() is None, reason="needs a browser: apt-get install chromium")
 def test_the_pictures_can_be_taken(tmp_path: Path) -> None:
     shot, text = pictures.take(tmp_path, denials=10)
     data = shot.read_bytes()

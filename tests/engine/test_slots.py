@@ -15,6 +15,7 @@ from qosweb.engine.engine import Engine
 from qosweb.engine.local.requests import Decision, Deny, Start
 from qosweb.engine.replicated.entries import NodeReport
 from qosweb.engine.replicated.invariants import violated_invariants
+from qosweb.engine.replicated.slot_scheduler import most_free
 from qosweb.engine.replicated.upstreams import UpstreamReport, Vote
 from qosweb.engine.sim.policies import policy_of
 
@@ -184,6 +185,40 @@ def test_requests_go_to_the_server_with_most_free_slots() -> None:
     gateway.load("/a", 800, lambda: 0.02, 2.0, pool=TWO)
     gateway.run(2.0)
     assert gateway.most == {"app": 2, "other": 6}
+
+
+def test_servers_that_are_equally_free_take_turns() -> None:
+    """Light traffic: never more than one request in service."""
+    gateway = Gateway(SHARES, report("app", 4), report("other", 4))
+    served = Counter[str]()
+    for number in range(40):
+        gateway.run(number / 10)
+        before = Counter(gateway.in_service)
+        gateway.ask("/a", 0.02, TWO)
+        served += gateway.in_service - before
+    assert served == {"app": 20, "other": 20}
+    pool = gateway.engine.machine.servers.pools["app", "other"]
+    assert {most_free(pool.scheduler.places, ["app", "other"], turn) for turn in (1, 2)} == {"app", "other"}
+
+
+def test_clients_that_leave_do_not_put_a_server_on_trial() -> None:
+    gateway = Gateway(SHARES, report("app", 8))
+    gateway.load("/a", 200, lambda: 0.02, 1.0)
+    gateway.run(1.5)
+    queue = gateway.engine.slot_queue(POOL)
+    for _ in range(30):
+        started = queue.start_at_once(0)
+        assert started is not None
+        queue.finish(started, 20_000, withdrawn=True)
+        gateway.run(gateway.now + 0.01)
+    assert gateway.engine.machine.servers.servers["app"].bound > 1
+    for _ in range(30):
+        started = queue.start_at_once(0)
+        if started is None:
+            break
+        queue.finish(started, 20_000, failed=True)
+        gateway.run(gateway.now + 0.02)
+    assert gateway.engine.machine.servers.servers["app"].bound == 1
 
 
 def test_a_server_that_is_out_gets_nothing_unless_all_are_out() -> None:

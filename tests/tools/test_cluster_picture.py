@@ -67,6 +67,34 @@ def test_members_nodes_and_shares_are_shown() -> None:
     assert any(line.startswith("[red]/name[/red]") for line in lines)
 
 
+def test_an_upstream_server_that_is_overloaded_is_marked() -> None:
+    server = {"health": "in", "reason": "", "in_service": 4, "waiting": 0, "requests": 9, "failures": 0}
+    resource = {
+        "name": "app",
+        "kind": "server",
+        "waiting": 12,
+        "cause": "server",
+        "in_use": 4,
+        "limit": 4,
+        "found": "knee",
+    }
+    status = {**cluster_status(), "upstreams": {"app": server, "other": server}, "resources": [resource]}
+    lines = drawn(status)
+    assert [line.split()[0] for line in lines if "in, overloaded: 12 wait for its servers" in line] == ["app"]
+    assert "overloaded" not in next(line for line in lines if line.startswith("other"))
+
+
+def test_a_node_outside_the_primary_view_is_shown_with_its_figures() -> None:
+    figures = {"age_s": 0.1, "load": 0.3, "waiting": 5, "served_per_s": 1.0, "capacity_bytes_per_s": 1 << 20}
+    lines = drawn({**cluster_status(), "live": {"n9": figures}})
+    assert next(line for line in lines if line.startswith("n9")).split()[1:4] == ["1", "MB/s", "0%"]
+
+
+def test_a_condition_is_shown_with_its_rule() -> None:
+    rule = {"text": "client in 10.0.0.0/8 => </a>.server_resource < 20% as r", "classes": ["/a"]}
+    assert [row.guaranteed for row in rows_of(["/a"], [rule])] == ["< 20% if client in 10.0.0.0/8"]
+
+
 def test_the_bar_of_a_node_shows_its_load() -> None:
     status = cluster_status()
     status["nodes"]["n1"]["load"] = 0.9

@@ -68,6 +68,17 @@ def test_a_line_fits_into_the_terminal(width: int) -> None:
     assert all(len(line) <= width for line in drawn(TopScreen(), live_status(), width))
 
 
+@pytest.mark.parametrize(("width", "lacks"), [(60, {"service", "denied/s"}), (80, {"service"}), (100, set())])
+def test_a_narrow_terminal_shows_whole_columns(width: int, lacks: set[str]) -> None:
+    lines = drawn(TopScreen(), live_status(), width)
+    head = next(line for line in lines if line.startswith("class"))
+    columns = ["class", "guaranteed", "gets", "waiting", "served/s", "denied/s", "wait", "service"]
+    assert [word for word in head.split() if word != "p99"] == [word for word in columns if word not in lacks]
+    paid = next(line for line in lines if line.startswith("/paid"))
+    assert [word for word in ("> 50%", "40%", "31.5", "50 ms") if word not in paid] == []
+    assert "…" not in head + paid
+
+
 def test_another_format_is_explained() -> None:
     with pytest.raises(UsageError, match="another version"):
         TopScreen().draw({"name": "n1"}, 100)

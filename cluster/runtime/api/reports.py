@@ -143,7 +143,7 @@ class Reports:
     def purged(self) -> int:
         """Reports that became obsolete in a buffer of this member, or before they left it."""
         broadcast = self._broadcast
-        return broadcast.purged + broadcast.Q.purged + broadcast.replaced if broadcast is not None else 0
+        return broadcast.purged + broadcast.Q.purged + broadcast.own.replaced if broadcast is not None else 0
 
     @property
     def published(self) -> int:

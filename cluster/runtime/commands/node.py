@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 import msgspec
 from prometheus_client import REGISTRY
 
-from cluster.reports.broadcast import ReportsFull
+from cluster.reports.publisher import ReportsFull
 from cluster.runtime.api.data_service import DataQueries
 from cluster.runtime.api.group import Full, Group, InDoubt, NotDelivered
 from cluster.runtime.api.interim_service import InterimService

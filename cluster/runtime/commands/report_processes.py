@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from cluster.reports.bottleneck import draw_item
-from cluster.reports.broadcast import ReportsFull
+from cluster.reports.publisher import ReportsFull
 from cluster.reports.settings import ReportSettings
 from cluster.runtime.api.group import Full, Group
 from cluster.runtime.api.options import Bounds, Options

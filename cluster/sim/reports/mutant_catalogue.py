@@ -147,8 +147,8 @@ REPORT_MUTANTS: tuple[Mutant, ...] = (
         "reports of an origin that comes back are delivered after later ones",
     ),
     Mutant(
-        "reports that waited are lost", BROADCAST,
-        "            self._broadcast(item, value, born)", "            pass",
+        "reports that waited are lost", "cluster.reports.publisher",
+        "            self._broadcast.broadcast(item, value, born)", "            pass",
         "a report that found no room is never broadcast",
         equivalent="a report is broadcast when it gets a number; the runtime tests show that it does",
     ),

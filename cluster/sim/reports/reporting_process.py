@@ -12,9 +12,10 @@ from math import inf
 from typing import TYPE_CHECKING, Any, cast
 
 from cluster.layer import Context, Delivered, Effect, Send
-from cluster.reports.broadcast import ReportsFull, SemanticBroadcast
+from cluster.reports.broadcast import SemanticBroadcast
 from cluster.reports.frames import decode_report_frame, encode_report_frame
 from cluster.reports.messages import ForwardedWindow, Greeting, OwnWindow, Taken
+from cluster.reports.publisher import ReportsFull
 from cluster.reports.view_tap import ReportsViewTap
 from cluster.stack import Process
 
@@ -167,7 +168,7 @@ class ReportingProcess:
         """Whether nothing is left to send, to take or to deliver."""
         reports = self.reports
         return not (
-            reports.pending
+            reports.own.pending
             or len(reports.Q)
             or any(peer.incoming or peer.owes_ack or peer.in_flight_len for peer in reports.I.values())
             or any(

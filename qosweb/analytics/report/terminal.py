@@ -77,15 +77,17 @@ def _when(verdict: Verdict) -> str:
 def _classes(findings: Findings) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("class", overflow="fold")
-    heads = "asked,served,denied,expired,failed,gave up,redirected,MB,wait p50,p99 ms,service p50,p99 ms"
-    for column in heads.split(","):
-        table.add_column(column, justify="right")
     rows = [row for row in findings.table if row.window_s is None and row.node is None]
+    has_refused = any(row.refused for row in rows)
+    heads = f"asked,served,denied,{'429,' if has_refused else ''}expired,failed,gave up,redirected,MB,wait p50,p99 ms"
+    for column in f"{heads},service p50,p99 ms".split(","):
+        table.add_column(column, justify="right")
     for row in rows[:ROWS_MAX]:
         wait = [f"{row.wait_ms[at]:.1f}" if row.wait_ms else "" for at in (0, 2)]
         service = [f"{row.service_ms[at]:.1f}" if row.service_ms else "" for at in (0, 2)]
         table.add_row(
             escape_controls(row.name or "all"), f"{row.asked:,}", f"{row.served:,}", f"{row.denied:,}",
+            *([f"{row.refused:,}"] if has_refused else []),
             f"{row.expired:,}", f"{row.failed:,}", f"{row.gave_up:,}", f"{row.redirected:,}",
             f"{row.sent_bytes / (1 << 20):,.1f}", *wait, *service,
         )  # fmt: skip

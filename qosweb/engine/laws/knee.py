@@ -31,13 +31,15 @@ classes bypass (`bypass_guard`).
 Alarm: if service times rise above what the knee explains (`service_times`), a dip decides at once. Either places were
 lost (D ~ ln(b / a)) or everything is slower (D ~ 0).
 
+Waits of up to 5 ms inside a server of over 1,000 requests a second are tolerated (`tolerance`).
+
 Failures give no samples. If more than half of the last 20 requests failed, the limit is 1 until a success, and then
 what it was. A server that returns after it was ejected starts at 1 and, after a success, doubles from 2 on evidence.
 
 Pure: `absorb` gets batches of samples, of one gateway or of several in the same order everywhere, and `tick` gets the
 time. A decision has integers only, because it is an ordered entry; `math.exp` may differ between machines, so only
 one member decides. State is bounded by the number of classes and of open phases.
-Neighbours: `service_samples` (gateways), `service_times`, `knee_posterior`, `bypass_guard`; `sim` runs it.
+Neighbours: `service_samples` (gateways), `service_times`, `tolerance`, `knee_posterior`, `bypass_guard`; `sim` runs it.
 """
 
 from __future__ import annotations
@@ -53,6 +55,7 @@ from qosweb.engine.laws.bypass_guard import BypassGuard, ClassFall
 from qosweb.engine.laws.knee_posterior import KneePosterior
 from qosweb.engine.laws.service_samples import CAP, MICRO, UNLIMITED
 from qosweb.engine.laws.service_times import ServiceTimes
+from qosweb.engine.laws.tolerance import WaitTolerance
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -113,7 +116,7 @@ class Knee:
 
     __slots__ = (
         "_alarm_s", "_cohorts", "_current", "_decided", "_dip_to", "_guard", "_noise", "_now_s", "_outcomes",
-        "_posterior", "_searching", "_times", "_updated_s", "delay_s", "epoch", "level", "limit_max",
+        "_posterior", "_searching", "_times", "_tolerance", "_updated_s", "delay_s", "epoch", "level", "limit_max",
         "on_trial", "phase_min_s",
     )  # fmt: skip
 
@@ -133,6 +136,7 @@ class Knee:
         if level:
             self._posterior.begin_at(self.level)
         self._times = ServiceTimes()
+        self._tolerance = WaitTolerance()
         self._guard = BypassGuard(self.level)
         self._outcomes: deque[bool] = deque(maxlen=OUTCOMES)  # True: failed
         self._searching = True
@@ -153,6 +157,7 @@ class Knee:
 
     def absorb(self, batch: SampleBatch) -> None:
         for row in batch:
+            self._tolerance.apply(row)
             cohort = self._find(row.epoch)
             if cohort is not None:
                 self._count(cohort, row)
@@ -169,11 +174,14 @@ class Knee:
         if not self._now_s:  # the first time
             self._current.opened_s = self._updated_s = now_s
         self._now_s = now_s
+        self._tolerance.advance(now_s)
         if not self.on_trial and self.limit_max > 1:
             self._step_phase(in_service)
             if self._judge_cohorts():
                 self._choose()
-            elif self._times.alarmed(self.level) and now_s - self._alarm_s > max(ALARM_PAUSE_S, 4 * self._times.mean_s):
+            elif self._times.alarmed(self.level, now_s) and now_s - self._alarm_s > max(
+                ALARM_PAUSE_S, 4 * self._times.mean_s
+            ):
                 self._alarm()
         if self._decided == self.epoch:
             return None

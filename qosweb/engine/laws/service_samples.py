@@ -6,7 +6,7 @@ A batch has one row of sums per epoch and class. Sums are integers, because batc
 
 A time above `CAP` times the usual time of its class counts as the cap: tails and hangs must not decide a comparison
 of means, and a request that has not ended by then can be counted without waiting for it. Failed requests have no
-time.
+time. Times below `SECONDS_MIN` count as that: a server that responds faster at any level is not to be limited.
 Neighbours: `knee` absorbs batches.
 """
 
@@ -22,7 +22,7 @@ LN_CAP = log(CAP)
 MEAN_OVER = 50  # ends: the window of the running means
 DEVIATION_MAX = 4.0  # squared, of ln R: one outlier does not make a class noisy
 MICRO = 1_000_000
-SECONDS_MIN = 1e-6
+SECONDS_MIN = 1e-3  # shorter times count as this: a queue inside a server that no request waits for is no harm
 
 Tag = tuple[int, int]  # epoch, in service
 
@@ -86,8 +86,13 @@ class Sampler:
         sums.ln_in_service += log(tag[1])
 
     def fail(self, number: int, tag: Tag) -> None:
-        """A request ended by an error or a time-out, or its client left."""
+        """A request ended by an error or a time-out."""
         self._of(tag[0], number).failed += 1
+
+    def withdraw(self, number: int, tag: Tag) -> None:
+        """The client of a request left: it says nothing about the server."""
+        if tag[0] != UNLIMITED:
+            self._of(tag[0], number).started -= 1
 
     def take(self) -> SampleBatch:
         """The sums since the last call."""

@@ -6,8 +6,9 @@ is a dip.
 
 The alarm is a CUSUM (Page, 1954) of the excess of ln R over what the base and the number in service explain, in units
 of the standard deviation. The reference value .35 and the threshold 16 detect a shift of .7 standard deviations after
-some 40 samples. A young base is uncertain, so the reference value is higher for it. All samples count, limited or
-not: those of one phase alone are length-biased, and places can vanish while the limit does not bind.
+some 40 samples. It has to last for 40 ms, because many requests may share one pause of the server. A young base is
+uncertain, so the reference value is higher for it. All samples count, limited or not: those of one phase alone are
+length-biased, and places can vanish while the limit does not bind.
 Neighbours: `knee`, `service_samples`.
 """
 
@@ -23,6 +24,7 @@ THRESHOLD_PER_SLOT = 1 / 8  # more in service, more of them affected by one paus
 EXCESS_MAX = 3.0  # standard deviations that a sample counts at most
 DEVIATION_MIN = 0.05  # of ln R: a constant server is not known better
 SAMPLES_MIN = 6
+LASTS_S = 0.04
 SHIFT_MIN = 0.15  # of ln R; a smaller shift is left to the dips
 VARIANCE_AT_FIRST = 0.05
 FORGET = 0.997  # of a base, per sample: it follows over some 300 samples
@@ -49,13 +51,14 @@ class ClassTimes:
 class ServiceTimes:
     """Service times of all classes at one server, and the alarm."""
 
-    __slots__ = ("_inverse", "_seen", "count", "counts", "ln_in_service", "mean_s", "of", "shift", "sum")
+    __slots__ = ("_above_s", "_inverse", "_seen", "count", "counts", "ln_in_service", "mean_s", "of", "shift", "sum")
 
     def __init__(self) -> None:
         self.of: dict[int, ClassTimes] = {}
         self.mean_s = 0.0  # running mean of R over all classes
         self._inverse = 0.0  # and of 1/R
         self._seen = 0
+        self._above_s: float | None = None  # since when the CUSUM has been above its threshold
         self.reset_alarm()
 
     def reset_alarm(self) -> None:
@@ -93,9 +96,15 @@ class ServiceTimes:
             self._judge(row, one, ln, ln_knee)
         return one
 
-    def alarmed(self, level: int) -> bool:
+    def alarmed(self, level: int, now_s: float) -> bool:
+        """Service times rose, and not for a moment only."""
         threshold = THRESHOLD + level * THRESHOLD_PER_SLOT
-        return self.sum > threshold and self.count >= SAMPLES_MIN and self.shift > SHIFT_MIN
+        if not (self.sum > threshold and self.count >= SAMPLES_MIN and self.shift > SHIFT_MIN):
+            self._above_s = None
+            return False
+        if self._above_s is None:
+            self._above_s = now_s
+        return now_s - self._above_s >= LASTS_S
 
     def doubt_bases(self) -> None:
         """Service times changed: let the bases follow what comes next."""

@@ -41,6 +41,7 @@ class SlotQueue(RequestQueue):
         self._untold: dict[int, str] = {}  # the server of each running request that the pool does not know yet
         self._gone: dict[int, str] = {}  # the same of each finished request that still runs for the pool
         self._balance: Counter[str] = Counter()  # by server: how many are untold, less those that are gone
+        self._turn = 0  # chooses among servers that are equally free
         self._ids = {name.partition("@")[0]: name for name in key}
         self.attach()
 
@@ -88,7 +89,10 @@ class SlotQueue(RequestQueue):
     def _free_server(self) -> str | None:
         servers = self.pool.scheduler.places
         roomy = [name for name in servers if self._may_use(name)]
-        return most_free(servers, roomy) if roomy else None
+        if not roomy:
+            return None
+        self._turn += 1
+        return most_free(servers, roomy, self._turn, self._balance)
 
     def _may_use(self, name: str) -> bool:
         server = self.pool.scheduler.places.get(name)
@@ -121,19 +125,31 @@ class SlotQueue(RequestQueue):
         sampler.epoch = epoch
         request.tag = sampler.start(request.class_number, max(1, in_service), is_limited)
 
-    def finish(self, request: Request, cost: int, until_s: float | None = None, *, failed: bool = False) -> None:  # noqa: ARG002
+    def finish(
+        self,
+        request: Request,
+        cost: int,
+        until_s: float | None = None,  # noqa: ARG002
+        *,
+        failed: bool = False,
+        withdrawn: bool = False,
+        service_s: float | None = None,
+    ) -> None:
         """A running request has left its server after this slot time; 0: it was never sent there.
 
-        `failed`: the server did not respond, or with an error.
+        `failed`: the server did not respond, or with an error. `withdrawn`: its client left. `service_s`: what the
+        server took, if that is known to be less than the slot time.
         """
         if request.phase is not RUNNING:
             return
         request.phase = OVER
         sampler = self.outbox.samplers[request.server]
-        if failed:
+        if withdrawn:
+            sampler.withdraw(request.class_number, request.tag)
+        elif failed:
             sampler.fail(request.class_number, request.tag)
         elif cost > 0:
-            sampler.end(request.class_number, cost / SLOT, request.tag)
+            sampler.end(request.class_number, cost / SLOT if service_s is None else service_s, request.tag)
         number = request.number
         del self._own[number]
         self._balance[request.server] -= 1

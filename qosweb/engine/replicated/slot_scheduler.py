@@ -15,11 +15,15 @@ from qosweb.engine.replicated.servers import SLOT, Server, SlotUse
 from qosweb.webqos.values import PPM
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from cluster.names import ProcessId
     from qosweb.engine.replicated.bound_policy import BoundPolicy
     from qosweb.engine.replicated.classes import ClassState
 
 SlotStart = tuple["ProcessId", int, str]  # owner, number, server
+
+_NONE: Mapping[str, int] = {}
 
 
 class SlotScheduler(FairScheduler[str, Server, SlotStart]):
@@ -94,7 +98,7 @@ class SlotScheduler(FairScheduler[str, Server, SlotStart]):
 
     def _place(self, chosen: ClassState, roomy: list[str]) -> tuple[ProcessId, str] | None:
         owner = min(chosen.queues, key=lambda pid: chosen.oldest(pid)[1].seq)
-        return owner, most_free(self.places, roomy)
+        return owner, most_free(self.places, roomy, chosen.oldest(owner)[1].seq)
 
     def _start(
         self, class_number: int, chosen: ClassState, owner: ProcessId, at: str, place: Server, now_ms: int
@@ -105,8 +109,16 @@ class SlotScheduler(FairScheduler[str, Server, SlotStart]):
         return owner, number, at
 
 
-def most_free(servers: dict[str, Server], roomy: list[str]) -> str:
-    """The server with most free slots for its limit."""
+def most_free(servers: dict[str, Server], roomy: list[str], turn: int, untold: Mapping[str, int] = _NONE) -> str:
+    """The server with most free slots for its limit; those that are equally free take turns.
+
+    `untold`: more slots in use, by server.
+    """
     if len(roomy) == 1:
         return roomy[0]
-    return max(roomy, key=lambda name: (servers[name].free * PPM // max(1, servers[name].slots), name))
+    start = turn % len(roomy)
+
+    def free_ppm(name: str) -> int:
+        return (servers[name].free - untold.get(name, 0)) * PPM // max(1, servers[name].slots)
+
+    return max((*roomy[start:], *roomy[:start]), key=free_ppm)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from qosweb.admission.class_accounts import SERVICE_BUCKETS_S
 from qosweb.admission.clock import THOUSANDTHS
 from qosweb.engine.local.request_ids import LIFE_LEN, RequestId
+from qosweb.server.accesslog.event_history import EventHistory
 from qosweb.server.accesslog.line import Combined, JsonLines, LogEntry, RequestDetails, quoted
 
 if TYPE_CHECKING:
@@ -60,6 +61,8 @@ class AccessRecorder:
         self._form: JsonLines | Combined = self._json if log_format == "json" else Combined()
         self._lines: list[str] = []
         self._announced = ""
+        self.events = EventHistory()
+        self._contended: set[str] = set()  # resources
         self._in_force: dict[str, str] = {}  # event lines for the beginning of a new file: policy, view, capacities
         self._heading: tuple[str, ...] = ()  # those in force before the first of the collected lines
         self._clock = clock
@@ -80,6 +83,9 @@ class AccessRecorder:
         if text == self._announced and index is None:
             return
         self._announced = text
+        self.events.add(
+            self._now(), "policy", f"policy {self.accounts.classifier.policy_hash or '(empty)'} is in force"
+        )
         self._event("policy", self._json.policy_event(self._now(), text, index))
 
     def view_changed(self, view: str, index: int | None, members: list[str], *, is_primary: bool) -> None:
@@ -93,6 +99,8 @@ class AccessRecorder:
                 for name, line in self._in_force.items()
                 if name in known or name.startswith(("upstream ", "resource "))
             }
+        what = f"primary view {view}: {' '.join(members)}" if is_primary else "no primary view: this node decides alone"
+        self.events.add(self._now(), "view", what)
         self._event("view", self._json.view_event(self._now(), index, members, is_primary=is_primary))
 
     def capacity_fixed(self, index: int | None, of_node: str, capacity_bps: int) -> None:
@@ -101,10 +109,15 @@ class AccessRecorder:
 
     def upstream_changed(self, name: str, reason: str) -> None:
         """An upstream server is out, for ``reason``, or in again if that is empty."""
+        self.events.add(self._now(), "upstream", f"{name} is out: {reason}" if reason else f"{name} is back")
         self._event(f"upstream {name}", self._json.upstream_event(self._now(), name, reason))
 
     def resource_changed(self, state: ResourceState) -> None:
         """A resource is contended from now on, or no longer, or its limit has changed."""
+        if (state.cause is not None) != (state.name in self._contended):
+            self._contended ^= {state.name}
+            how = "no longer contended" if state.cause is None else f"contended ({state.cause}): {state.waiting:,} wait"
+            self.events.add(self._now(), "resource", f"{state.name} is {how}")
         self._event(f"resource {state.name}", self._json.resource_event(self._now(), state))
 
     def _renew_form(self) -> None:

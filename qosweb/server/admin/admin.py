@@ -33,6 +33,7 @@ TOKEN_LEN_MIN = 16
 IDLE_S = 30.0  # a connection without a complete request is closed
 CLOSE_S = 1.0
 PUT_S = 10.0  # how long a new policy may take to take effect
+NUMBER_LEN_MAX = 15  # digits
 ROUTES = """\
 qosweb admin port
   GET  /                  dashboard (for browsers), or this text
@@ -41,6 +42,7 @@ qosweb admin port
   GET  /metrics           metrics for Prometheus
   GET  /status            status of this node and its cluster
   GET  /queue             waiting requests by class
+  GET  /history?after=N   classes during the last ten minutes, and events
   GET  /policy            specification in force
   PUT  /policy            change the specification on all nodes
   GET  /blocks            blocked clients and networks
@@ -76,6 +78,7 @@ class Admin:
                 web.get("/metrics", self._metrics),
                 web.get("/status", self._status),
                 web.get("/queue", self._queue),
+                web.get("/history", self._history),
                 web.get("/policy", self._policy),
                 web.put("/policy", self._put_policy),
                 web.post("/drain", self._drain),
@@ -144,6 +147,15 @@ class Admin:
 
     async def _queue(self, request: web.Request) -> web.Response:  # noqa: ARG002
         return web.json_response(text=json.dumps(queue_of(self._node), indent=2) + "\n")
+
+    async def _history(self, request: web.Request) -> web.Response:
+        after = request.query.get("after", "0")
+        if not after.isascii() or not after.isdigit() or len(after) > NUMBER_LEN_MAX:
+            return web.Response(
+                status=400, text=f"after={after[:20]}: give the number of a sample, such as after=120\n"
+            )
+        found = {**self._node.live.history.since(int(after)), "events": self._node.recorder.events.listed()}
+        return web.json_response(text=json.dumps(found) + "\n")
 
     async def _policy(self, request: web.Request) -> web.Response:  # noqa: ARG002
         classifier = self._node.admission.accounts.classifier

@@ -1,7 +1,7 @@
 """Rows of the class tables of ``qosweb status`` and the dashboard: each guarantee as written, with its classes.
 
 A rule that covers one class is shown in the row of the class. A rule that was split into several classes has a row of
-its own, with the classes indented below it; it bounds their sum.
+its own, with the classes indented below it; it bounds their sum. A bound is shown with the condition of its rule.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
 _RULE = re.compile(
-    r"(?:.* => )?(?P<pages>.+)\.(?P<attribute>server_resource|num_requests|num_bytes|available) "
+    r"(?:(?P<condition>.*) => )?(?P<pages>.+)\.(?P<attribute>server_resource|num_requests|num_bytes|available) "
     r"(?P<bound>[<>=] .*?)(?: as \S+)?$"
 )
 NO_RULE = "-"
@@ -69,6 +69,10 @@ def _joined(shared: list[tuple[str, str, tuple[str, ...]]]) -> list[tuple[str, s
 
 
 def _bound(match: re.Match[str]) -> str:
+    """The bound of a rule with its condition, such as ``> 40% if time in 20:00-22:00``."""
+    bound = match["bound"]
     if match["attribute"] == "available":
-        return match["bound"].removeprefix("= ")
-    return match["bound"] if match["attribute"] == "server_resource" else f"{match['attribute']} {match['bound']}"
+        bound = bound.removeprefix("= ")
+    elif match["attribute"] != "server_resource":
+        bound = f"{match['attribute']} {bound}"
+    return bound if match["condition"] is None else f"{bound} if {match['condition']}"

@@ -1,7 +1,7 @@
 """Live figures: each node reports its figures several times a second, and knows those of all nodes.
 
 A node that is stalled delays nobody: figures that became obsolete are not sent to it (`cluster.Reports`).
-Neighbours: `node_figures` computes them; `server/admin` shows them.
+Neighbours: `node_figures` computes them, `class_history` keeps some of them; `server/admin` shows them.
 """
 
 from __future__ import annotations
@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 
 from cluster import NotDelivered, Reports, ReportsFull
+from qosweb.server.cluster.change_watch import ChangeWatch
+from qosweb.server.cluster.class_history import ClassHistory
 from qosweb.server.cluster.node_figures import FiguresMeter, NodeFigures
 
 if TYPE_CHECKING:
@@ -46,6 +48,8 @@ class LiveFigures:
         self.refused = 0  # own figures that could not be published
         self._name = node.name
         self._meter = FiguresMeter(node)
+        self.history = ClassHistory(node)
+        self._changes = ChangeWatch(node)
         self._nodes: dict[str, LiveNode] = {}
         if self.reports is not None:
             self.reports.on_change(self._on_change)
@@ -71,6 +75,8 @@ class LiveFigures:
                 self.reports.publish(FIGURES, _encode(figures))
             except (NotDelivered, ReportsFull, ValueError):
                 self.refused += 1  # the next ones may pass
+        if self.history.observe(now, self._nodes):
+            self._changes.observe()
 
     def _on_change(self, change: ReportChange) -> None:
         if change.item != FIGURES or change.sender == self._name:

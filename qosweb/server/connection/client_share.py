@@ -29,6 +29,10 @@ class SharedPlaces:
     def has_room_for(self, client: str) -> bool:
         return not self.is_full and self._by_client[client_key(client)] < self.per_client_max
 
+    def is_used_up_by(self, client: str) -> bool:
+        """Whether the client has its share, and others have room."""
+        return self.per_client_max < self.total_max and self._by_client[client_key(client)] >= self.per_client_max
+
     def take(self, client: str) -> None:
         self.now += 1
         self._by_client[client_key(client)] += 1

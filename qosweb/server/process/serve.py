@@ -19,6 +19,7 @@ from qosweb.server.process.console import install_group_log_handler, log_message
 from qosweb.server.process.node import Node
 from qosweb.server.process.openings import address_of, bind
 from qosweb.server.process.systemd import Notifier
+from qosweb.units import format_size
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from qosweb.settings import ServeSettings
 
 FILES_BESIDE_CONNECTIONS = 64
+UPSTREAMS_SHOWN_MAX = 8  # in the message at the start
 
 
 def serve(
@@ -131,14 +133,26 @@ def _allow_files(settings: ServeSettings, connections: Connections) -> None:
 
 
 def _content(settings: ServeSettings) -> str:
-    """What the node serves: its folder, its releases, or the servers behind it."""
-    if settings.site:
-        return "releases of the site"
-    return str(settings.root or ", ".join(one.url for one in settings.upstream))
+    """What the node serves: its folder or the releases of its site, the servers behind it, and the capacity."""
+    parts = ["releases of the site"] if settings.site else [str(settings.root)] if settings.root is not None else []
+    parts += [
+        one.url if one.url.endswith(f"//{one.name}") else f"{one.name} ({one.url})"
+        for one in settings.upstream[:UPSTREAMS_SHOWN_MAX]
+    ]
+    if len(settings.upstream) > UPSTREAMS_SHOWN_MAX:
+        parts.append(f"{len(settings.upstream) - UPSTREAMS_SHOWN_MAX} more servers")
+    return ", ".join(parts)
+
+
+def _capacity(settings: ServeSettings) -> str:
+    if settings.capacity is not None:
+        return f", capacity {format_size(settings.capacity)}/s"
+    return "" if settings.spec is None and not settings.is_member else ", capacity measured"
 
 
 def _announce(settings: ServeSettings) -> Callable[[str, str | None], None]:
     def announce(url: str, admin_url: str | None) -> None:
-        log_message(f"serving {_content(settings)} on {url}" + (f", admin on {admin_url}" if admin_url else ""))
+        admin = f", admin on {admin_url}" if admin_url else ""
+        log_message(f"serving {_content(settings)} on {url}{admin}{_capacity(settings)}")
 
     return announce

@@ -174,6 +174,7 @@ class RelayAttempts:
 
     def cancel(self) -> None:
         """The client is gone."""
+        self.exchange.withdraw()
         self._close(reusable=False)
 
     def _waited_too_long(self, server: UpstreamServer) -> Answer:

@@ -93,6 +93,11 @@ class Exchange:
         if self.permit is not None:
             self.permit.leave_server(failed=not 0 < status < 500)
 
+    def withdraw(self) -> None:
+        """The client left while the upstream server worked on its request."""
+        if self.permit is not None:
+            self.permit.leave_server(withdrawn=True)
+
     @property
     def method(self) -> str:
         return self.head.method

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from qosweb.blocklist.block_list import BlockList
     from qosweb.server.connection.client_share import SharedPlaces
     from qosweb.server.proxy.request_body import BodyLimits
-    from qosweb.server.proxy.routes import Routes
+    from qosweb.server.proxy.routes import Route, Routes
     from qosweb.server.request.release_stages import SiteReleases
 
 ALLOW = ("Allow", "GET, HEAD, OPTIONS")
@@ -207,6 +207,9 @@ def admit(exchange: Exchange, site: Site) -> Step:
         exchange.permit = decided
         exchange.slot = decided if decided.queue is not None else None
         return None
+    if isinstance(decided, Denial) and decided.status == 503 and _has_its_share(exchange, site):
+        decided.account.reasons[decided.reason] -= 1  # the reason is another one, and is counted with the response
+        return explain(429, "Too many requests from your address wait for the upstream server.", [("Retry-After", "1")])
     exchange.outcome = decided.decision
     if isinstance(decided, Forward):
         return ForwardTarget(decided.target, None, decided.origin, decided.node)
@@ -216,14 +219,24 @@ def admit(exchange: Exchange, site: Site) -> Step:
     return explain(decided.status, decided.text, decided.fields)
 
 
+def _has_its_share(exchange: Exchange, site: Site) -> bool:
+    """Whether the client's requests in service, and not those of others, are why it waits for an upstream server."""
+    route = _upstream_route(exchange, site)
+    return route is not None and all(one.places.is_used_up_by(exchange.client) for one in route.servers)
+
+
 def _upstream_servers(exchange: Exchange, site: Site) -> tuple[tuple[str, bool], ...] | None:
+    route = _upstream_route(exchange, site)
+    return None if route is None else route.pool
+
+
+def _upstream_route(exchange: Exchange, site: Site) -> Route | None:
     """The servers for a request that is not for a file."""
     if site.routes is None or exchange.resource is not None or exchange.target is None:
         return None
     if exchange.failure is not None and not isinstance(exchange.failure, NotServed):
         return None  # this node answers
-    route = site.routes.find(exchange.host, exchange.target.path)
-    return None if route is None else route.pool
+    return site.routes.find(exchange.host, exchange.target.path)
 
 
 def find_page(exchange: Exchange, site: Site) -> Step:

@@ -8,8 +8,9 @@ import pytest
 
 from cluster.layer import Context
 from cluster.names import ProcessId, View, make_view
-from cluster.reports.broadcast import InvalidReportFrame, ReportsFull, SemanticBroadcast
+from cluster.reports.broadcast import InvalidReportFrame, SemanticBroadcast
 from cluster.reports.messages import Greeting, Origin, OwnWindow, Report, ReportFrame, Taken
+from cluster.reports.publisher import ReportsFull
 from cluster.reports.settings import ReportSettings
 from cluster.sim.reports.mutant_catalogue import REPORT_MUTANTS
 from cluster.sim.seeded_random import SeededRandom

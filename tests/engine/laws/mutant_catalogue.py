@@ -22,7 +22,7 @@ MUTANTS: tuple[Mutant, ...] = (
            "            enough = True\n            if (", "short requests count more often"),
     Mutant("no cap", _SAMPLES, "sums.ln += min(ln, usual + LN_CAP)", "sums.ln += ln + max(0.0, off)",
            "tails decide a comparison"),
-    Mutant("no alarm", _TIMES, "        return self.sum > threshold and", "        return False and",
+    Mutant("no alarm", _TIMES, "        return now_s - self._above_s >= LASTS_S", "        return False",
            "lost places are noticed late"),
     Mutant("times are not compared per class", _LAW, "times = cohort.rows.get(row.number)",
            "row.number = 0\n        times = cohort.rows.get(row.number)",

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.server.admin.test_dashboard import _browser
+from tests.support.browser import find_browser
 from tests.support.nodes import RunningNode
 from tests.support.raw import RawConnection, Reply
 from tests.support.sites import write_site
@@ -172,7 +172,7 @@ def _copy(source: socket.socket, target: socket.socket) -> None:
 
 @pytest.mark.parametrize("attack", ["rebinding", "other origin"])
 def test_a_page_in_chromium_reads_and_changes_nothing(node: RunningNode, tmp_path: Path, attack: str) -> None:
-    browser = _browser()
+    browser = find_browser()
     if browser is None:
         pytest.skip("needs Chromium (./dev setup --full)")
     address = '""' if attack == "rebinding" else json.dumps(f"http://127.0.0.1:{node.admin_port}")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import hashlib
 import re
-import shutil
 import subprocess
 from html.parser import HTMLParser
 from typing import TYPE_CHECKING
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from qosweb.server.admin.dashboard import PAGE
+from tests.support.browser import find_browser
 from tests.support.nodes import RunningNode
 from tests.support.raw import RawConnection, Reply
 from tests.support.sites import write_site
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 TOKEN = "0123456789abcdef-token"
-BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 
 
 @pytest.fixture(scope="module")
@@ -81,7 +80,7 @@ def test_where_a_token_is_needed_the_page_asks_for_it(tmp_path: Path) -> None:
         assert (page.status, page.body) == (401, PAGE.read_bytes())
         assert ask(node, "Accept: text/html", path="/status").body != page.body
         assert ask(node, "Accept: text/html", f"Authorization: Bearer {TOKEN}").status == 200
-        if browser := _browser():
+        if browser := find_browser():
             assert '<form id="ask">' in _seen(browser, node, tmp_path)  # no longer hidden
 
 
@@ -92,7 +91,7 @@ def test_pages_of_other_sites_change_nothing(node: RunningNode) -> None:
 
 
 def test_a_browser_shows_the_classes(node: RunningNode, tmp_path: Path) -> None:
-    browser = _browser()
+    browser = find_browser()
     if browser is None:
         pytest.skip("needs Chromium (./dev setup --full)")
     seen = _seen(browser, node, tmp_path)
@@ -106,7 +105,7 @@ def test_a_browser_shows_the_classes(node: RunningNode, tmp_path: Path) -> None:
 
 
 def test_a_browser_shows_rules_of_several_classes_and_upstream_servers(tmp_path: Path) -> None:
-    browser = _browser()
+    browser = find_browser()
     if browser is None:
         pytest.skip("needs Chromium (./dev setup --full)")
     (tmp_path / "site.webqos").write_text(
@@ -123,10 +122,6 @@ def test_a_browser_shows_rules_of_several_classes_and_upstream_servers(tmp_path:
     assert re.search(r'<td>&lt;/a&gt;</td><td class="least">&gt; 40%</td>.*<td class="below">/a', seen)
     assert '<td>app http://127.0.0.1:1</td><td class="hot">out: connection errors (connection refused)</td>' in seen
     assert "<td>http://127.0.0.1:2</td>" in seen
-
-
-def _browser() -> str | None:
-    return next((found for name in BROWSERS if (found := shutil.which(name))), None)
 
 
 def _seen(browser: str, node: RunningNode, folder: Path) -> str:

@@ -123,3 +123,22 @@ def test_classes_get_their_shares_of_the_slots_against_the_split_of_the_connecti
     assert {one["resource"] for one in lines} == {name}
     assert all(1000 * SERVICE_S <= one["work"] <= one["service_ms"] for one in lines if one["decision"] == "served")
     assert application.most <= SLOTS + 1  # one of the class that is always available
+
+
+def test_a_client_over_its_share_of_the_slots_is_told_so(tmp_path: Path) -> None:
+    """Four slots, one of them for each client: the others are free, so there is no lack of capacity."""
+    counts, spec = Counter[str](), tmp_path / "rules.webqos"
+    spec.write_text("set lifetime = 200ms\n")
+    with MisbehavingServer(Application().answer) as server:
+        config = tmp_path / "qosweb.toml"
+        config.write_text(f"[[upstream]]\nurl = '{server.url}'\nslots = {SLOTS}\n")
+        with RunningNode(None, tmp_path, "--config", str(config), "--spec", str(spec)) as node:
+            clients = Closed(node, "/a", 30, counts)
+            wait_for(lambda: (counts["/a 429"] > 20 and counts["/a 200"] > 20) or None, "denials", timeout_s=60)
+            with node.connect() as connection:
+                denied = wait_for(
+                    lambda: next((one for _ in range(50) if (one := connection.get("/a")).status == 429), None), "a 429"
+                )
+            clients.stop()
+    assert set(counts) == {"/a 200", "/a 429"}
+    assert denied.headers["qos-decision"] == "denied; reason=client_share"

@@ -1,0 +1,52 @@
+"""Turns of the event loop: tells the time that an upstream server took from the time that this process took.
+
+A response is read some time after it has arrived: the loop is busy with other events. In a busy process that time
+grows with the number of requests in service, as the queue of a server does. The law of the server must not take one
+for the other, or it limits a fast server because its gateway is slow. So a service time ends with the last poll that
+did not find the response; it is 0 if the first poll after the request found it. If the loop slept before a turn, the
+response woke it, and the service time is exact.
+
+Time is noted by events of admission control only: a turn that begins with other events seems to begin late. A service
+time is then too long, as it would be without this.
+"""
+
+from __future__ import annotations
+
+from time import perf_counter
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import asyncio
+
+ASLEEP_S = 0.0002  # a poll that does not sleep takes less
+
+
+class LoopTurns:
+    """Call `note` with each event, or `service_s` with the event that ends a request's service."""
+
+    __slots__ = ("_began", "_ended", "_is_open", "_loop", "_polled")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._is_open = False
+        self._began = self._ended = 0.0  # the present turn, or the last one
+        self._polled = 0.0  # the last poll that did not find the events of this turn
+
+    def note(self, now: float) -> None:
+        """An event is handled."""
+        if self._is_open:
+            return
+        self._is_open = True
+        self._polled = now if now - self._ended > ASLEEP_S else self._began
+        self._began = now
+        self._loop.call_soon(self._end)
+
+    def service_s(self, since: float, now: float) -> float:
+        """How long a server certainly took for a request that it got at `since`, and whose response was just read."""
+        self.note(now)
+        return max(0.0, self._polled - since)
+
+    def _end(self) -> None:
+        """Called after the events of a turn, before the next poll."""
+        self._is_open = False
+        self._ended = perf_counter()

@@ -1,0 +1,64 @@
+"""Waits that are tolerated inside a fast server, and alarms that last."""
+
+from __future__ import annotations
+
+from math import log
+
+import pytest
+
+from qosweb.engine.laws.service_samples import MICRO, SampleRow
+from qosweb.engine.laws.service_times import LASTS_S, ServiceTimes
+from qosweb.engine.laws.tolerance import WaitTolerance
+
+
+def tolerance_at(rate_per_s: int) -> WaitTolerance:
+    found = WaitTolerance()
+    for tick in range(1, 500):
+        found.apply(SampleRow(1, 0, ended=rate_per_s // 100))
+        found.advance(tick / 100)
+    return found
+
+
+def reduced_ms(found: WaitTolerance, seconds: float) -> float:
+    row = SampleRow(1, 0, ended=10, ln=round(10 * MICRO * log(seconds)))
+    found.apply(row)
+    return float(round(1000 * 2.718281828459045 ** (row.ln / MICRO / row.ended), 3))
+
+
+@pytest.mark.parametrize(("rate_per_s", "wait_ms"), [(800, 0), (1000, 0), (3000, 2), (40_000, 4)])
+def test_a_faster_server_may_keep_requests_longer(rate_per_s: int, wait_ms: int) -> None:
+    assert 1000 * tolerance_at(rate_per_s).wait_s == pytest.approx(wait_ms, rel=0.01)
+
+
+def test_times_are_reduced_by_the_tolerated_wait_but_not_below_a_millisecond() -> None:
+    fast = tolerance_at(40_000)
+    assert reduced_ms(fast, 0.004) == pytest.approx(1.0)
+    assert reduced_ms(fast, 0.024) == pytest.approx(20.0, rel=0.01)
+    assert reduced_ms(tolerance_at(400), 0.004) == pytest.approx(4.0)
+
+
+def test_one_pause_of_the_server_is_no_alarm() -> None:
+    """A pause of 20 ms delays 60 requests at once; then service times are as before."""
+    times = ServiceTimes()
+
+    def end(count: int, seconds: float) -> None:
+        row = SampleRow(
+            0, 0, ended=count, ln=round(count * MICRO * log(seconds)), us=round(count * MICRO * seconds),
+            inverse=round(count / seconds), ln_in_service=round(count * MICRO * log(8)),
+        )  # fmt: skip
+        times.absorb(row, log(64)).learn(1, log(0.001))
+
+    for _ in range(100):
+        end(10, 0.001)
+    end(60, 0.020)
+    assert not times.alarmed(64, 1.0)
+    for tick in range(1, 20):
+        end(100, 0.001)
+        assert not times.alarmed(64, 1.0 + tick / 100)
+    began = 2.0
+    for tick in range(20):
+        end(60, 0.020)
+        if times.alarmed(64, began + tick / 100):
+            assert tick / 100 >= LASTS_S
+            return
+    pytest.fail("no alarm although service times stay longer")
