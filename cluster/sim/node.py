@@ -327,7 +327,8 @@ class SimNode:
             process.leave(now)
         elif kind == WRITTEN:
             self._writing, self._writable = False, what
-        self._perform(process)
+        if self.process is process:  # no fault has struck when a client was told
+            self._perform(process)
 
     # ---- interface of the network
 

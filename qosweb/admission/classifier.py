@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from qosweb.admission.clock import Clock
     from qosweb.admission.facts import HeadFacts, RequestFacts
+    from qosweb.admission.link_map import PageFile
     from qosweb.webqos.model.model import Model
 
 IN_HEAD = frozenset({"header", "cookie", "method", "host"})  # subjects that depend on the head alone
@@ -211,6 +212,11 @@ class Classifier:
         """Read the links of changed files below `root`. Blocks on the disk."""
         if self.link_map is not None:
             self.link_map.refresh(root)
+
+    def refresh_links_from(self, files: Iterable[PageFile]) -> None:
+        """The same for a site whose files are not in one folder."""
+        if self.link_map is not None:
+            self.link_map.refresh_from(files)
 
     def _linking(self, path: str) -> frozenset[int]:
         """The page sets of ``links(...)`` that a file of the site is in, under any host that they name."""

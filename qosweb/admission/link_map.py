@@ -10,7 +10,7 @@ from qosweb.http.media import media_type
 from qosweb.webqos.links import links_in_fields, links_in_html
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
     from pathlib import Path
 
 FILES_MAX = 20_000
@@ -18,6 +18,7 @@ NOTED_MAX = 5_000  # pages that are not files; the page unseen for longest is fo
 BYTES_MAX = 2 << 20  # read of one page
 
 Stamp = tuple[int, int, int]
+PageFile = tuple[str, str, Stamp]  # path on the site, name on the disk, and what changes when the content does
 
 
 class LinkMap:
@@ -63,14 +64,31 @@ class LinkMap:
                     del targets[link]
 
     def refresh(self, root: Path) -> None:
-        """Scan all files below ``root``. Blocks on the disk: call it in a thread.
+        """Scan all files below ``root``. Blocks on the disk: call it in a thread."""
+        self._read(self._files(root))
 
-        The new links replace the old ones in one step at the end.
-        """
+    def refresh_from(self, files: Iterable[PageFile]) -> None:
+        """Read the links of these files of the site instead. A file that is missing has none until the next time."""
+        found: list[PageFile] = []
+        for path, name, stamp in files:
+            is_page = media_type(path.rpartition("/")[2]).startswith("text/html")
+            if is_page and self._sets_of(named := self._named(path)):
+                found.append((named, name, stamp))
+                if len(found) >= FILES_MAX:
+                    break
+        self._read(found)
+
+    def _read(self, files: list[PageFile]) -> None:
+        """Read what has changed. The new links replace the old ones in one step at the end."""
         pages: dict[str, tuple[Stamp, frozenset[str]]] = {}
-        for path, name, stamp in self._files(root):
+        for path, name, stamp in files:
             known = self._pages.get(path)
-            pages[path] = known if known is not None and known[0] == stamp else (stamp, self._links_of(name, path))
+            if known is None or known[0] != stamp:
+                links = self._links_of(name, path)
+                if links is None:
+                    continue
+                known = stamp, links
+            pages[path] = known
         targets: dict[int, set[str]] = {}
         for path, (_, links) in pages.items():
             for number in self._sets_of(path):
@@ -85,8 +103,8 @@ class LinkMap:
     def canonical(self, path: str) -> str:
         return self._named(path)
 
-    def _files(self, root: Path) -> list[tuple[str, str, Stamp]]:
-        found: list[tuple[str, str, Stamp]] = []
+    def _files(self, root: Path) -> list[PageFile]:
+        found: list[PageFile] = []
         top = str(root)
         for folder, folders, names in os.walk(top):
             folders[:] = sorted(name for name in folders if not name.startswith("."))
@@ -107,9 +125,10 @@ class LinkMap:
                     return found
         return found
 
-    def _links_of(self, name: str, path: str) -> frozenset[str]:
+    def _links_of(self, name: str, path: str) -> frozenset[str] | None:
+        """None if the file cannot be read."""
         try:
             with open(name, "rb") as file:
                 return links_in_html(file.read(BYTES_MAX).decode("utf-8", "replace"), path, self._hosts)
         except OSError:
-            return frozenset()
+            return None

@@ -1,14 +1,15 @@
 """Block list of a node: a replica of the shared list, with the lookup that decides whether a request is refused.
 
 Implements `cluster.SharedObject`: operations and states come from the interim service of the cluster. Time limits count
-by the clock of this node; states carry the time that remains.
+by the clock of this node; states carry the time that remains. A state with many new blocks is in the list at once, and
+in the lookup piece by piece, so that the node serves requests meanwhile.
 Above: `server.cluster.block_service`.  Below: `merge`, `prefix_table`.
 """
 
 from __future__ import annotations
 
 from hashlib import blake2b
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
 from itertools import islice
 from math import inf
 from typing import TYPE_CHECKING
@@ -24,8 +25,11 @@ if TYPE_CHECKING:
 
     from cluster import ProcessId
 
+    Later = Callable[[Callable[[], None]], object]
+
 LIST_LEN_MAX = 100_000  # blocks in force
 REMOVED_LEN_MAX = 200_000  # blocks that were removed and are remembered
+PIECE_LEN = 250  # blocks that get into the lookup in one turn of the event loop, some milliseconds
 GRACE_S = 600.0  # how long a removed block is remembered beyond its own time limit
 
 _encode = msgspec.msgpack.Encoder().encode
@@ -43,13 +47,17 @@ class _InForce:
 
 
 class BlockList:
-    """The blocks in force at this node. ``clock``: a monotonic clock in seconds."""
+    """The blocks in force at this node."""
 
-    def __init__(self, clock: Callable[[], float]) -> None:
+    def __init__(self, clock: Callable[[], float], later: Later | None = None) -> None:
+        """`clock`: a monotonic clock in seconds. `later`: runs a function soon; None: nothing is put off."""
         self._clock = clock
+        self._later = later
         self._held: dict[str, _InForce] = {}
         self._removed: dict[str, float] = {}  # deadlines
+        self._unindexed: dict[str, _InForce] = {}  # held, but not in the table yet
         self._table: PrefixTable[tuple[_InForce, ...]] = PrefixTable()
+        self._is_indexing = False
         self._due: list[tuple[float, str]] = []  # deadlines of held and removed blocks
         self.on_change: Callable[[], None] = lambda: None
 
@@ -116,7 +124,9 @@ class BlockList:
     def _unblock(self, network: str, path: str) -> int | str:
         prefix = prefix_of(network)
         assert prefix is not None
-        names = sorted(one.block.id for one in self._table.get(prefix) or () if one.block.path == path)
+        found = [*(self._table.get(prefix) or ())]
+        found += [one for one in self._unindexed.values() if one.block.network == network]
+        names = sorted(one.block.id for one in found if one.block.path == path)
         if len(self._removed) + len(names) > REMOVED_LEN_MAX:
             return f"too many blocks were removed: {len(self._removed):,} are remembered"
         for name in names:
@@ -158,27 +168,63 @@ class BlockList:
             self._drop(name)
         self._removed.clear()
         for name, held in state.held.items():
-            if held.left_s > age:
-                self._hold(held.block, now + held.left_s)
-            elif name in self._held:
-                self._drop(name)
+            one = self._held.get(name)
+            if held.left_s <= age:
+                if one is not None:
+                    self._drop(name)
+                continue
+            deadline = now + held.left_s
+            if one is None:
+                self._held[name] = self._unindexed[name] = _InForce(held.block, deadline)
+            elif one.deadline != deadline:
+                one.deadline = deadline
+            else:
+                continue
+            if deadline != inf:
+                self._due.append((deadline, name))
+        heapify(self._due)
         for name, left_s in state.removed.items():
             if left_s > age:
                 self._remember_removed(name, now + left_s)
-        self.on_change()
+        self._index_piece()
 
     def _hold(self, block: BlockOperation, deadline: float) -> None:
         one = self._held.get(block.id)
         if one is not None:
             one.deadline = deadline
-        elif (prefix := prefix_of(block.network)) is not None:
+        else:
             one = self._held[block.id] = _InForce(block, deadline)
-            self._table.put(prefix, (*(self._table.get(prefix) or ()), one))
+            self._index(one)
         if deadline != inf:
             heappush(self._due, (deadline, block.id))
 
+    def _index(self, one: _InForce) -> None:
+        prefix = prefix_of(one.block.network)
+        if prefix is None:  # malformed: all nodes judge alike
+            del self._held[one.block.id]
+        else:
+            self._table.put(prefix, (*(self._table.get(prefix) or ()), one))
+
+    def _index_piece(self) -> None:
+        """Put blocks into the lookup: all of them, or some and the others later."""
+        names = [*islice(self._unindexed, None if self._later is None else PIECE_LEN)]
+        for name in names:
+            self._index(self._unindexed.pop(name))
+        if self._unindexed and self._later is not None:
+            if not self._is_indexing:
+                self._is_indexing = True
+                self._later(self._go_on)
+        else:
+            self.on_change()
+
+    def _go_on(self) -> None:
+        self._is_indexing = False
+        self._index_piece()
+
     def _drop(self, name: str) -> None:
         one = self._held.pop(name)
+        if self._unindexed.pop(name, None) is not None:
+            return
         prefix = prefix_of(one.block.network)
         assert prefix is not None
         others = tuple(other for other in self._table.get(prefix) or () if other is not one)

@@ -77,13 +77,7 @@ def introduction(nodes: DemoNodes, spec: Path, evening: Path, *, keeps_logs: boo
          f"{qosweb} block 203.0.113.0/24 --for 10min --reason 'too many requests' --admin {first.admin}"),
         ("", f"{qosweb} blocks --admin {last.admin}"),
     ]  # fmt: skip
-    own = f"127.0.0.1:{last.ports.group + 1}"
-    steps += [
-        ("a node that stores its site itself: publish a folder as a release, list releases, roll back",
-         f"{qosweb} serve --site --data-dir {nodes.folder / 'releases'} --listen 127.0.0.1:0 --admin {own} &"),
-        ("", f"{qosweb} publish {nodes.site} --message first --admin {own}"),
-        ("", f"{qosweb} releases --admin {own}"),
-    ]  # fmt: skip
+    steps += _releases(nodes, qosweb, last.ports.group + 1) + _search(nodes, last.ports.group + 2)
     if len(nodes.members) > 1:
         steps += [
             (f"suspend {last.name}, and let it return", f"kill -STOP {last.pid}; sleep 10; kill -CONT {last.pid}"),
@@ -95,6 +89,36 @@ def introduction(nodes: DemoNodes, spec: Path, evening: Path, *, keeps_logs: boo
         lines += [f"  {command}"]
     lines += ["", "Ctrl-C stops the demo. Events:"]
     return "\n".join(lines)
+
+
+def _releases(nodes: DemoNodes, qosweb: str, port: int) -> list[tuple[str, str]]:
+    own = f"127.0.0.1:{port}"
+    data = shlex.quote(str(nodes.folder / "releases"))
+    site = shlex.quote(str(nodes.site))
+    return [
+        ("a node that stores its site itself: publish two releases, list them, roll back",
+         f"{qosweb} serve --site --data-dir {data} --listen 127.0.0.1:0 --admin {own} & sleep 3"),
+        ("", f"{qosweb} publish {site} --message first --admin {own}"),
+        ("", f"{qosweb} publish {site}/free --message second --admin {own}"),
+        ("", f"{qosweb} releases --admin {own}"),
+        ("", f"{qosweb} rollback --admin {own}"),
+    ]  # fmt: skip
+
+
+def _search(nodes: DemoNodes, port: int) -> list[tuple[str, str]]:
+    """Replicated search, in a source tree: the examples are not installed."""
+    program = Path(__file__).parents[2] / "examples" / "search" / "search.py"
+    if not program.is_file():
+        return []
+    python, key = shlex.quote(sys.executable), shlex.quote(str(nodes.folder / "search.key"))
+    place = f"--listen 127.0.0.1:{port} --http 127.0.0.1:{port + 1}"
+    start = f"{python} {shlex.quote(str(program))} --name a --key-file {key} {place} --found"
+    return [
+        ("replicated full-text search: a member (others --join it), a document, a search",
+         f"{python} -m cluster key {key} && {{ {start} & sleep 3; }}"),
+        ("", f"curl -sX PUT --data-binary 'a quick brown fox' http://127.0.0.1:{port + 1}/documents/fox"),
+        ("", f"curl -s 'http://127.0.0.1:{port + 1}/search?q=quick'"),
+    ]  # fmt: skip
 
 
 def analyze_command(logs: Path) -> str:

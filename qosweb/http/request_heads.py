@@ -61,6 +61,9 @@ CLIENT_CLAIM = 1 << 9  # says who the client is; see `forwarded`
 REQUEST_ID = 1 << 10
 MAX_FORWARDS = 1 << 11
 NAMED_FIELDS = 1 << 12  # a Connection that names fields of one hop
+COOKIE = 1 << 13
+FETCH_METADATA = 1 << 14  # Sec-Fetch-Mode and Sec-Fetch-Dest
+RELEASE = 1 << 15  # the release of the site that an API client has seen
 _SINGLE_VALUES = (b"user-agent", b"content-type", b"content-location", b"content-range", b"etag", b"server")
 _BITS = {
     b"host": HOST,
@@ -73,6 +76,10 @@ _BITS = {
     b"via": VIA,
     b"x-request-id": REQUEST_ID,
     b"max-forwards": MAX_FORWARDS,
+    b"cookie": COOKIE,
+    b"sec-fetch-mode": FETCH_METADATA,
+    b"sec-fetch-dest": FETCH_METADATA,
+    b"qosweb-release": RELEASE,
     **dict.fromkeys(
         (b"if-match", b"if-none-match", b"if-modified-since", b"if-unmodified-since", b"if-range", b"range"), CONDITION
     ),

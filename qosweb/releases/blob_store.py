@@ -1,7 +1,8 @@
 """Blob store: file contents by their digest, in a folder. Content is written once, verified, and never changed.
 
     blobs/ab/cd...       complete content, named by its SHA-256
-    incoming/DIGEST      content that is being received; an interrupted upload continues at its end
+    incoming/DIGEST      content that is being uploaded; an interrupted upload continues at its end
+    incoming/DIGEST.peer the same, from another node
     ledger               the ledger of a node without a cluster
 
 Complete content is on disk before it gets its name, so a crash leaves no file with wrong content. All methods block on
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
 PIECE = 1 << 20
 SPARE_BYTES = 64 << 20  # that stay free on the disk
+FROM_PEER = ".peer"  # source of content from another node: it and an upload do not disturb each other
 UNUSED_S = 900.0  # content that no release refers to stays this long: it may belong to an upload in progress
 
 
@@ -55,16 +57,16 @@ class BlobStore:
         """Those of `digests` that are not here, each once."""
         return [one for one in dict.fromkeys(digests) if not self.has(one)]
 
-    def received(self, digest: str) -> int:
+    def received(self, digest: str, source: str = "") -> int:
         """How many bytes of a blob have been received; its size once it is complete."""
-        for path in (self.path_of(digest), self._incoming / digest):
+        for path in (self.path_of(digest), self._incoming / (digest + source)):
             with suppress(FileNotFoundError):
                 return path.stat().st_size
         return 0
 
-    def receive(self, digest: str, offset: int, data: bytes) -> None:
+    def receive(self, digest: str, offset: int, data: bytes, source: str = "") -> None:
         """Add received bytes. Raises ValueError if `offset` is not the end of what was received; OSError."""
-        with (self._incoming / digest).open("ab") as file:
+        with (self._incoming / (digest + source)).open("ab") as file:
             end = file.tell()
             if offset != end:
                 raise ValueError(
@@ -72,9 +74,9 @@ class BlobStore:
                 )
             file.write(data)
 
-    def discard(self, digest: str) -> None:
+    def discard(self, digest: str, source: str = "") -> None:
         """Forget what was received of a blob."""
-        (self._incoming / digest).unlink(missing_ok=True)
+        (self._incoming / (digest + source)).unlink(missing_ok=True)
 
     def copy_in(self, digest: str, source: BinaryIO, size: int, mtime_s: int | None) -> None:
         """Store the next `size` bytes of a file as a blob. Raises WrongContent, OSError."""
@@ -92,9 +94,9 @@ class BlobStore:
             raise WrongContent(f"the content has the digest {found.hexdigest()}, not {digest}")
         self._place(part, digest, mtime_s)
 
-    def complete(self, digest: str, mtime_s: int | None = None) -> None:
+    def complete(self, digest: str, mtime_s: int | None = None, source: str = "") -> None:
         """All bytes were received: verify them. Raises WrongContent, and then forgets them; OSError."""
-        incoming = self._incoming / digest
+        incoming = self._incoming / (digest + source)
         found = sha256()
         with incoming.open("rb") as file:
             while piece := file.read(PIECE):
@@ -142,7 +144,7 @@ class BlobStore:
         count = 0
         for folder in [*self._blobs.iterdir(), self._incoming]:
             for path in list(folder.iterdir()) if folder.is_dir() else ():
-                digest = path.name if folder == self._incoming else folder.name + path.name
+                digest = path.stem if folder == self._incoming else folder.name + path.name
                 with suppress(FileNotFoundError):
                     if digest not in used and path.stat().st_ctime < before_s:
                         path.unlink()

@@ -13,12 +13,13 @@ with a smaller number than one it has seen.
 Paper: Khazan, Fekete and Lynch, "Multicast Group Communication as a Base for a Load-Balancing Replicated Data Service"
 (1998): updates only in a primary view and in one order, reads everywhere, each at a state not older than its client has
 seen. Departs: the state is the site, and the reads are HTTP requests, which the nodes answer themselves.
-Deterministic: times are in the entries. Bounded: PROPOSALS_MAX, and the limits for old releases in each activation.
+Deterministic: times are in the entries. Bounded: PROPOSALS_MAX, IN_GRACE_MAX, and the `KeepRule` of each activation.
 Above: `qosweb.server.releases.release_service`.  Below: the total order, through apply, snapshot and restore.
 """
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from cluster.names import ProcessId
 
 PROPOSALS_MAX = 16
+IN_GRACE_MAX = 100
 TEXT_LEN_MAX = 500
 
 
@@ -54,6 +56,14 @@ class RefuseRelease(msgspec.Struct, frozen=True, array_like=True, tag="refuse"):
     reason: str
 
 
+class KeepRule(msgspec.Struct, frozen=True, array_like=True):
+    """Which old releases remain."""
+
+    count: int  # so many for a rollback,
+    age_s: int  # for so long,
+    grace_s: int = 0  # and all that were replaced less than this ago: their clients still get them
+
+
 class ActivateRelease(msgspec.Struct, frozen=True, array_like=True, tag="activate"):
     """Switch all nodes to this release: a proposed one, or one that was current before."""
 
@@ -61,8 +71,7 @@ class ActivateRelease(msgspec.Struct, frozen=True, array_like=True, tag="activat
     message: str
     by: str
     at_s: int
-    keep_count: int  # releases that remain available for a rollback
-    keep_s: int  # for how long
+    keep: KeepRule
     is_forced: bool = False  # although a node refused it
 
 
@@ -206,12 +215,19 @@ class ReleaseLedger:
             number, entry.manifest, entry.message[:TEXT_LEN_MAX], entry.by[:TEXT_LEN_MAX], entry.at_s, files, size
         )
         self.state.proposals.pop(entry.manifest, None)
-        kept = self.state.activations[-max(1, entry.keep_count) :] if current is not None else []
-        self.state.activations = [
-            one for at, one in enumerate(kept) if at == len(kept) - 1 or one.at_s >= entry.at_s - entry.keep_s
-        ]
-        self.state.activations.append(made)
+        self.state.activations = [*self._kept([*self.state.activations, made], entry.keep), made]
         return made
+
+    def _kept(self, activations: list[Activation], keep: KeepRule) -> list[Activation]:
+        """Those before the last one of `activations` that remain."""
+        now_s, last = activations[-1].at_s, len(activations) - 1
+        kept = []
+        for at, (one, following) in enumerate(pairwise(activations)):
+            is_for_rollback = at >= last - max(1, keep.count) and one.at_s >= now_s - keep.age_s
+            is_in_grace = at >= last - IN_GRACE_MAX and following.at_s + keep.grace_s >= now_s
+            if is_for_rollback or is_in_grace or at == last - 1:
+                kept.append(one)
+        return kept
 
     # ---- snapshots
 

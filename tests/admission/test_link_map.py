@@ -72,3 +72,19 @@ def test_links_follow_files(tmp_path: Path) -> None:
     page.unlink()
     links.refresh(tmp_path)
     assert not links.has(7, "/hub/new.html")
+
+
+def test_links_of_files_that_are_not_in_one_folder(tmp_path: Path) -> None:
+    links = LinkMap(lambda path: frozenset({7}) if path.startswith("/hub") else frozenset(), "index.html")
+    first, second = tmp_path / "0", tmp_path / "1"
+    first.write_text('<a href="/a.html">')
+    second.write_text('<a href="/b.html">')
+    links.refresh_from([("/hub/index.html", str(first), (1, 1, 1)), ("/other.html", str(second), (2, 2, 2))])
+    assert links.has(7, "/a.html")
+    assert not links.has(7, "/b.html")
+    missing = str(tmp_path / "2")
+    links.refresh_from([("/hub/index.html", missing, (3, 3, 3)), ("/hub/x.css", str(second), (2, 2, 2))])
+    assert not links.has(7, "/a.html")
+    second.rename(missing)  # it has arrived
+    links.refresh_from([("/hub/index.html", missing, (3, 3, 3))])
+    assert links.has(7, "/b.html")

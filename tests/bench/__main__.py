@@ -6,6 +6,7 @@ import sys
 BENCHMARKS = {
     "admission": "overhead of admission control for a request that is served at once",
     "analyze": "analysis of a log, compared with one aggregate on Spark and DuckDB, and with goaccess",
+    "blocking": "how long until a block is in force at all nodes, in both parts of a partitioned cluster",
     "blocks": "the block list with 100,000 entries: lookup by longest prefix, operations, merges",
     "bulk": "a large file to several receivers by multicast, compared with udpcast, uftp and TCP",
     "contention": "queued decisions of three nodes over a real group, compared with a plain queue",

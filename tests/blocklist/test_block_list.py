@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from math import inf
+from typing import TYPE_CHECKING
 
 import msgspec
 import pytest
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 
 from cluster import ProcessId
 from qosweb.blocklist import block_list
-from qosweb.blocklist.block_list import GRACE_S, BlockList
+from qosweb.blocklist.block_list import GRACE_S, PIECE_LEN, BlockList
 from qosweb.blocklist.operations import (
     BlockOperation,
     UnblockOperation,
@@ -22,6 +23,9 @@ from qosweb.blocklist.operations import (
     parse_target,
     prefix_of,
 )
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 ME = ProcessId("n1")
 NETWORK = "203.0.113.0/24"
@@ -211,3 +215,26 @@ def test_targets_and_paths_for_people() -> None:
         with pytest.raises(ValueError, match="not a path"):
             check_path(path)
     assert covers("", "/anything")
+
+
+def test_a_long_state_gets_into_the_lookup_in_pieces() -> None:
+    source = BlockList(lambda: 0.0)
+    count = 3 * PIECE_LEN
+    for number in range(count):
+        network = f"10.{number >> 8}.{number & 255}.0/24"
+        source.apply(ME, encode_operation(BlockOperation(f"{number:016x}", network, "", 60.0, "", "", "n1", 0.0)), 0.0)
+    turns: list[Callable[[], None]] = []
+    changes: list[int] = []
+    target = BlockList(lambda: 0.0, turns.append)
+    target.on_change = lambda: changes.append(1)
+    target.merge([source.snapshot(), target.snapshot()])
+    assert target.digest() == source.digest()  # all of it at once
+    assert target.affects("10.0.0.1")
+    assert not target.affects("10.2.200.1")
+    assert target.apply(ME, encode_operation(UnblockOperation("10.2.200.0/24", "")), 0.0) == 1  # not in the lookup yet
+    changes.clear()
+    while turns:
+        turns.pop()()
+    assert changes
+    assert [target.affects(f"10.{number >> 8}.{number & 255}.1") for number in range(count)].count(False) == 1
+    assert not target.affects("10.2.200.1")

@@ -49,6 +49,7 @@ class Campaign:
         self.site = folder / "site"
         self.published = 0
         self.refused: list[str] = []
+        self.took_s: list[float] = []  # of each publish
 
     def run(self) -> int:
         self.make_site()
@@ -65,18 +66,21 @@ class Campaign:
             visitors = self.start_visitors()
             began = time.monotonic()
             self.publish_under_faults()
+            took_s = sorted(self.took_s)
+            print(f"a publish took {took_s[len(took_s) // 2]:.2f} s in the middle, {took_s[-1]:.2f} s at most")
             print(
                 f"{self.published} publishes in {time.monotonic() - began:.1f} s; refused: {self.refused}", flush=True
             )
             self.agree()
-            took_s = self.roll_back()
+            rollback_s = self.roll_back()
+            self.compare_states()
             out, _ = visitors.communicate("", timeout=60)
             found = json.loads(out)
             print(f"visitors: {found['counts']}")
-            print(f"rollback in force at all nodes after {took_s:.2f} s")
+            print(f"rollback in force at all nodes after {rollback_s:.2f} s")
             for one in found["violations"]:
                 print(f"VIOLATION {one}")
-            is_good = not found["violation_count"] and took_s < 1.0 and found["counts"]["parts"] > 100
+            is_good = not found["violation_count"] and rollback_s < 1.0 and found["counts"]["parts"] > 100
             print("passed" if is_good else f"FAILED: {found['violation_count']} violations")
             return 0 if is_good else 1
 
@@ -130,17 +134,21 @@ class Campaign:
             if step in kills:
                 self.nodes[kills[step]].kill()
             if step in back:
-                self.begin(back[step])
-                self.nodes.settle()
+                self.begin(back[step])  # publishing goes on while it starts and catches up
+            if step - lasts in back:
+                self.nodes[back[step - lasts]].wait()
             if step == cut:
                 self.spaces.part(NAMES[:2], NAMES[2:])
             if step == heal:
                 self.spaces.heal()
             changed = self.chance.sample(range(PAGES), CHANGED_MAX // 7)
             self.write_pages(f"r{step + 1}", changed)
-            away = {name for at, name in kills.items() if at <= step < at + lasts}
+            away = {name for at, name in kills.items() if at <= step < at + 2 * lasts}
             usable = [name for name in NAMES if name not in away and not (cut <= step < heal and name == "n3")]
+            began = time.monotonic()
             self.published += self.publish(self.chance.choice(usable))
+            self.took_s.append(time.monotonic() - began)
+        self.nodes.settle()
 
     def releases(self, name: str) -> dict[str, Any]:
         return dict((self.nodes[name].status() or {}).get("releases") or {})
@@ -158,6 +166,22 @@ class Campaign:
             for name in NAMES:
                 print(name, self.nodes[name].members(), json.dumps(self.releases(name))[:600])
             raise
+
+    def compare_states(self) -> None:
+        """Wait until all nodes have told the digest of the replicated state at one position of the order."""
+        told: dict[int, dict[str, str]] = {}
+
+        def common() -> bool | None:
+            for name in NAMES:
+                group = (self.nodes[name].status() or {}).get("group") or {}
+                if group.get("digest"):
+                    told.setdefault(group["position"], {})[name] = group["digest"]
+            return any(len(digests) == len(NAMES) for digests in told.values()) or None
+
+        wait_for(common, "a digest of all nodes at one position", 60)
+        position, digests = next(one for one in told.items() if len(one[1]) == len(NAMES))
+        assert len(set(digests.values())) == 1, f"the states at position {position} differ: {digests}"
+        print(f"the states at position {position} are equal: {digests[NAMES[0]]}")
 
     def roll_back(self) -> float:
         """Returns how long it took until all nodes served the earlier release."""

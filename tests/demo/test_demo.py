@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import socket
 import subprocess
@@ -101,6 +102,41 @@ def test_the_demo_survives_the_death_of_a_node_and_stops_gracefully(tmp_path: Pa
         demo.wait_until_nobody_is_left()
         assert "Traceback" not in demo.text()
     assert not list(tmp_path.glob("qosweb-demo-*"))
+
+
+def test_the_lines_for_blocks_releases_and_search_work_as_printed(tmp_path: Path) -> None:
+    words = (
+        " block",
+        " publish ",
+        " releases ",
+        " rollback ",
+        " serve --site",
+        "search.key",
+        "/documents/",
+        "/search?",
+    )
+    with Demo(tmp_path, "--nodes", "1", "--port", "0") as demo:
+        lines = [
+            line
+            for line in demo.text().splitlines()
+            if line[:2] == "  " and line[2] != "#" and any(word in line for word in words)
+        ]
+        assert len(lines) == 10
+        output = tmp_path / "said"
+        with output.open("wb") as stream:
+            shell = subprocess.Popen(
+                ["sh", "-ec", "\n".join(lines)], stdout=stream, stderr=subprocess.STDOUT,
+                env=environment(), start_new_session=True,
+            )  # fmt: skip
+        try:
+            assert shell.wait(120) == 0, output.read_text()
+        finally:
+            os.killpg(shell.pid, Signals.SIGKILL)  # what the lines left in the background
+        said = output.read_text()
+    assert "203.0.113.0/24" in said
+    assert "release 2 is current" in said
+    assert "release 3" in said  # the rollback
+    assert "fox" in said
 
 
 def test_nodes_notice_that_the_demo_was_killed(tmp_path: Path) -> None:

@@ -6,10 +6,12 @@ import random
 
 from cluster import ProcessId
 from qosweb.releases.ledger import (
+    IN_GRACE_MAX,
     PROPOSALS_MAX,
     ActivateRelease,
     Activation,
     HoldRelease,
+    KeepRule,
     ProposeRelease,
     Refused,
     RefuseRelease,
@@ -19,6 +21,9 @@ from qosweb.releases.ledger import (
 )
 
 A, B, C, D, E = (ProcessId(name) for name in "abcde")
+
+
+KEEP = KeepRule(10, 1000)
 
 
 class World:
@@ -35,17 +40,15 @@ class World:
     def apply(self, origin: ProcessId, entry: ReleaseEntry) -> Activation | Refused | None:
         return self.ledger.apply(origin, encode_entry(entry))
 
-    def activate(
-        self, manifest: str, at_s: int = 0, *, keep: int = 10, age_s: int = 1000, force: bool = False
-    ) -> object:
-        return self.apply(A, ActivateRelease(manifest, "text", "me", at_s, keep, age_s, is_forced=force))
+    def activate(self, manifest: str, at_s: int = 0, *, keep: KeepRule = KEEP, force: bool = False) -> object:
+        return self.apply(A, ActivateRelease(manifest, "text", "me", at_s, keep, is_forced=force))
 
-    def publish(self, manifest: str, at_s: int = 0, *, keep: int = 10, age_s: int = 1000) -> object:
+    def publish(self, manifest: str, at_s: int = 0, *, keep: KeepRule = KEEP) -> object:
         for origin in self.members:
             self.apply(
                 origin, ProposeRelease(manifest, 1, 10, at_s) if origin == self.members[0] else HoldRelease(manifest)
             )
-        return self.activate(manifest, at_s, keep=keep, age_s=age_s)
+        return self.activate(manifest, at_s, keep=keep)
 
 
 def test_a_majority_of_the_view_has_to_hold_a_release() -> None:
@@ -110,11 +113,22 @@ def test_numbers_grow_also_by_a_rollback() -> None:
 def test_old_releases_go_by_count_and_by_age() -> None:
     world = World(A)
     for at in range(8):
-        world.publish(f"m{at}", at, keep=3)
+        world.publish(f"m{at}", at, keep=KeepRule(3, 1000))
     assert [one.manifest for one in world.ledger.state.activations] == ["m4", "m5", "m6", "m7"]
     assert isinstance(world.activate("m1"), Refused)
-    world.publish("late", 10_000, age_s=100)
+    world.publish("late", 10_000, keep=KeepRule(10, 100))
     assert [one.manifest for one in world.ledger.state.activations] == ["m7", "late"]  # the one before always stays
+
+
+def test_releases_whose_clients_still_get_them_stay() -> None:
+    world = World(A)
+    for at in range(8):
+        world.publish(f"m{at}", 10 * at, keep=KeepRule(1, 1000, 30))
+    # m3 was replaced at 40, 30 before now
+    assert [one.manifest for one in world.ledger.state.activations] == ["m3", "m4", "m5", "m6", "m7"]
+    for at in range(300):
+        world.publish(f"n{at}", 71, keep=KeepRule(1, 1000, 30))
+    assert len(world.ledger.state.activations) == IN_GRACE_MAX + 1
 
 
 def test_proposals_are_bounded() -> None:
@@ -136,7 +150,7 @@ def test_replicas_stay_equal_also_from_a_snapshot() -> None:
                 HoldRelease(manifest),
                 HoldRelease(manifest),
                 RefuseRelease(manifest, "no"),
-                ActivateRelease(manifest, "", "", step, 3, 100, is_forced=chance.random() < 0.5),
+                ActivateRelease(manifest, "", "", step, KeepRule(3, 100, 5), is_forced=chance.random() < 0.5),
             ]
             entry = chance.choice(choices)
             origin = chance.choice([A, B, C])

@@ -40,7 +40,7 @@ class BlockService:
 
     def __init__(self, name: str, *, is_member: bool, protected: Callable[[], dict[str, str]]) -> None:
         """``protected``: addresses that are not blocked without force, and what each of them is."""
-        self.blocks = BlockList(time.monotonic)
+        self.blocks = BlockList(time.monotonic, asyncio.get_running_loop().call_soon)
         self.interim = InterimService(self.blocks) if is_member else None
         self._name = name
         self._protected = protected

@@ -15,6 +15,7 @@ from qosweb.http.hosts import parse_host
 from qosweb.http.known_heads import HEADS_MAX, KnownHeads
 from qosweb.http.request_heads import ACCEPT_ENCODING, CONDITION, EXPECT, TRANSFER_ENCODING, UPGRADE
 from qosweb.http.targets import BadTarget, parse_target
+from qosweb.server.releases.released_site import fields_of
 
 if TYPE_CHECKING:
     from qosweb.admission import AdmissionControl, ClassAccount
@@ -75,7 +76,7 @@ def read_plain(
     if query_mark and ("#" in target or not target.isascii() or PARAMETER in target):
         return None  # parse_target rejects these targets; tickets have to be checked
     if releases is not None:
-        release = releases.site.plain_view(head.value, key)
+        release = releases.site.plain_view(fields_of(head), key)
         if release is None:
             return None
         key = release.key_prefix + key

@@ -145,6 +145,23 @@ class SendPacer:
         self._tokens -= cost
         return True
 
+    @property
+    def rate_bps(self) -> float:
+        return self._rate
+
+    def take_idle(self, most: int) -> int:
+        """Take up to ``most`` tokens if no response waits for them. Returns how many."""
+        if self._order.ready:
+            return 0
+        self._refill(perf_counter())
+        size = max(0, min(most, int(self._tokens)))
+        self._tokens -= size
+        return size
+
+    def charge(self, cost: int) -> None:
+        """Take tokens although responses may wait for them."""
+        self._tokens -= cost
+
     def add(self, flow: PacedFlow) -> None:
         """A response has something to send."""
         now = perf_counter()

@@ -128,7 +128,7 @@ class Node:
         self.open_files = SharedPlaces(settings.max_open_files, settings.client_share)
         self.membership: ClusterMembership | None = None
         self.policies = PolicyChanges(settings, self.admission, policy, lambda: self.membership is not None)
-        self._releases = NodeReleases(settings, self.name, self.admission, self._forget_heads)
+        self._releases = NodeReleases(settings, self.name, self.admission, self.pacer, self._forget_heads)
         if self.releases is not None:
             self.store.root = self.releases.root
         self.blocking = block_service(self)
@@ -443,8 +443,11 @@ class Node:
         log_message(f"internal error: {type(error).__name__} at {place_of(error)}: {error}; the connection was closed")
 
     async def _refresh_links(self) -> None:
-        if isinstance(self.store.root, Root):
-            await asyncio.to_thread(self.admission.accounts.classifier.refresh_links, self.store.root.path)
+        classifier = self.admission.accounts.classifier
+        if self.releases is not None:
+            await asyncio.to_thread(classifier.refresh_links_from, self.releases.site.current.tree.page_files())
+        elif isinstance(self.store.root, Root):
+            await asyncio.to_thread(classifier.refresh_links, self.store.root.path)
 
     async def _follow_links(self) -> None:
         while True:

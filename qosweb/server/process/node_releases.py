@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING
 
 from cluster import MulticastGroup
 from qosweb.errors import UsageError
 from qosweb.releases.ledger import ReleaseLedger
+from qosweb.server.pacing.idle_capacity import IdleCapacity
 from qosweb.server.releases.release_multicast import ReleaseMulticast
 from qosweb.server.releases.release_service import ReleaseService
 
@@ -16,6 +18,7 @@ if TYPE_CHECKING:
     from cluster.names import ProcessId
     from qosweb.admission import AdmissionControl
     from qosweb.server.cluster.membership import ClusterMembership
+    from qosweb.server.pacing.send_pacer import SendPacer
     from qosweb.settings import ServeSettings
 
 
@@ -23,7 +26,12 @@ class NodeReleases:
     """The release service of a node with `--site`. Every node of a cluster has a replica of the ledger."""
 
     def __init__(
-        self, settings: ServeSettings, name: str, admission: AdmissionControl, on_switch: Callable[[], None]
+        self,
+        settings: ServeSettings,
+        name: str,
+        admission: AdmissionControl,
+        pacer: SendPacer | None,
+        on_switch: Callable[[], None],
     ) -> None:
         """`on_switch` is called when another release is current here. Raises UsageError."""
         self._admission = admission
@@ -49,6 +57,7 @@ class NodeReleases:
                 is_secure=settings.tls_cert is not None,
                 on_switch=on_switch,
                 members=self._view_members if settings.is_member else None,
+                take_capacity=IdleCapacity(pacer, self._is_busy, time.monotonic).take,
             )
         except OSError as error:
             raise UsageError(f"--data-dir {settings.data_dir}: {error.strerror}") from None
@@ -84,6 +93,11 @@ class NodeReleases:
         engine = self._admission.engine
         view = None if engine is None else engine.replicated.view
         return () if view is None else view.members
+
+    def _is_busy(self) -> bool:
+        """Whether requests of clients wait."""
+        engine = self._admission.engine
+        return engine is not None and bool(engine.machine.scheduler.waiting())
 
     def _peer_urls(self) -> list[str]:
         """Addresses of the other nodes."""

@@ -3,8 +3,8 @@
 A forwarded request is plain if the head alone decides its class and its route, and if nothing about it is special: no
 ticket, expectation, upgrade or transfer coding. Most heads differ from each other, but ask for few pages: what follows
 from method, target and host is kept by page. Heads that come again are kept as a whole. Both caches are bounded, their
-values are immutable, and both are dropped when the policy changes. Admission, the look-up of a file, the client and the
-choice of the server are never cached: they happen for every request.
+values are immutable, and both are dropped when the policy or the site's release changes. Admission, the look-up of a
+file, the client and the choice of the server are never cached: they happen for every request.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from qosweb.http.targets import BadTarget, parse_target
 from qosweb.server.accesslog.line import quoted
 from qosweb.server.connection.fast_path import PlainFacts
 from qosweb.server.proxy.request_body import SMALL_MAX
+from qosweb.server.releases.released_site import fields_of
 
 if TYPE_CHECKING:
     from qosweb.admission import ClassAccount
@@ -70,7 +71,7 @@ class ForwardPage:
 class ForwardHead:
     """A parsed plain request for an upstream server. Immutable."""
 
-    __slots__ = ("account", "extra_part", "framing", "head", "outgoing", "page")
+    __slots__ = ("account", "extra_part", "framing", "head", "outgoing", "page", "store_key")
 
     def __init__(self, head: RequestHead, page: ForwardPage, account: ClassAccount, outgoing: OutgoingFields) -> None:
         self.head = head
@@ -79,6 +80,7 @@ class ForwardHead:
         self.outgoing = outgoing
         # The field line with the length of the body, if it has one.
         self.framing = b"Content-Length: %d\r\n" % head.length if head.bits & CONTENT_LENGTH else b""
+        self.store_key = page.key  # of the file in the page store that would take precedence
         self.extra_part = ""  # the extra fields of its line in the access log
 
 
@@ -121,6 +123,12 @@ class ForwardHeads(KnownHeads[ForwardHead]):
         if outgoing.is_loop:
             return None
         found = ForwardHead(head, page, account, outgoing)
+        releases = self._site.releases
+        if releases is not None and page.may_be_file:
+            release = releases.site.plain_view(fields_of(head), page.key)
+            if release is None:
+                return None
+            found.store_key = release.key_prefix + page.key
         if self._recorder.extra_fields:
             found.extra_part = self._recorder.extra_part(head)
         return found

@@ -56,7 +56,7 @@ def begin(
     """
     site, page = context.site, known.page
     if context.connections.draining or (
-        page.may_be_file and not body and site.store.root is not None and not site.store.is_absent(page.key, now)
+        page.may_be_file and not body and site.store.root is not None and not site.store.is_absent(known.store_key, now)
     ):
         return None
     server = page.route.pick(now)

@@ -1,8 +1,11 @@
-"""Exchange of release files between the nodes of a cluster, over their HTTP ports.
+"""Protocol for release files between the nodes of a cluster, over their HTTP ports.
 
 A node asks another one for `/.qosweb/blobs/DIGEST`. The request proves that it comes from a node of the cluster: it
 carries a keyed hash of the digest and of a time after which it is no longer valid. The content needs no such proof: it
 has to have the digest that was asked for, so the certificate of a node with TLS is not checked either.
+
+Transfers have the lowest priority: a node sends a blob in pieces (206), each as large as its idle capacity allows, and
+says 503 while there is none. The other node asks again. If a client waits for the blob, the other node says so.
 """
 
 from __future__ import annotations
@@ -15,7 +18,7 @@ from hashlib import blake2b
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from qosweb.releases.blob_store import WrongContent
+from qosweb.releases.blob_store import FROM_PEER, WrongContent
 from qosweb.server.request.release_stages import BLOB_PATH
 
 if TYPE_CHECKING:
@@ -26,7 +29,11 @@ if TYPE_CHECKING:
 
 SCHEME = "QoSweb"
 VALID_S = 60
-PIECE = 256 << 10
+PIECE_MAX = 1 << 20  # sent at a time
+URGENT, BACKGROUND = "u=0", "u=7"  # values of the field Priority (RFC 9218)
+BUSY = 503  # the node has no capacity for transfers at the moment
+BUSY_PAUSE_S = 0.02
+STALLED_S = 30.0  # how long a node may be busy
 TIMEOUT_S = 10.0
 TRIES = 2  # with each peer
 
@@ -59,20 +66,28 @@ class BlobKey:
 
 
 def obtain_blob(
-    blobs: BlobStore, key: BlobKey, peers: Sequence[str], digest: str, mtime_s: int | None, size: int | None
+    blobs: BlobStore,
+    key: BlobKey,
+    peers: Sequence[str],
+    digest: str,
+    mtime_s: int | None,
+    size: int | None,
+    *,
+    is_urgent: bool = False,
 ) -> None:
-    """Fetch a blob from one of `peers` (http://host:port) and store it. Blocks.
+    """Fetch a blob from one of `peers` (http://host:port) and store it. Blocks. Continues where it stopped before.
 
-    `size`: its size, if known. Raises NotObtained, or OSError if this node cannot store it.
+    `size`: its size, if known. `is_urgent`: a client waits for it.
+    Raises NotObtained, or OSError if this node cannot store it.
     """
     problems: list[str] = []
     for peer in peers:
         for _ in range(TRIES):
             try:
-                if not _fetch(blobs, key, peer, digest, size):
+                if not _fetch(blobs, key, peer, digest, size, URGENT if is_urgent else BACKGROUND):
                     problems.append(f"{peer} does not have it")
                     break
-                blobs.complete(digest, mtime_s)
+                blobs.complete(digest, mtime_s, FROM_PEER)
             except (http.client.HTTPException, ConnectionError, TimeoutError, ssl.SSLError, WrongContent) as error:
                 problems.append(f"{peer}: {error or type(error).__name__}")
                 continue
@@ -80,32 +95,51 @@ def obtain_blob(
     raise NotObtained(f"file {digest[:12]} cannot be fetched: {'; '.join(problems) or 'there is no other node'}")
 
 
-def _fetch(blobs: BlobStore, key: BlobKey, peer: str, digest: str, size: int | None) -> bool:
-    """Receive a blob into the store. Returns False if the peer does not have it."""
+def _fetch(blobs: BlobStore, key: BlobKey, peer: str, digest: str, size: int | None, priority: str) -> bool:
+    """Receive a blob into the store, in pieces. Returns False if the peer does not have it."""
+    offset = blobs.received(digest, FROM_PEER)
+    waited_until = time.monotonic() + STALLED_S
+    connection = _connect(peer)
+    try:
+        while True:
+            proof = key.proof(digest, time.time())
+            fields = {"Authorization": proof, "Range": f"bytes={offset}-", "Priority": priority}
+            connection.request("GET", BLOB_PATH + digest, headers=fields)
+            response = connection.getresponse()
+            piece = response.read(PIECE_MAX + 1)
+            if response.status == BUSY:
+                if time.monotonic() > waited_until:
+                    raise TimeoutError(f"it had no capacity for this transfer for {STALLED_S:g} s")
+                time.sleep(BUSY_PAUSE_S)
+                continue
+            if response.status != 206:
+                return False
+            if len(piece) > PIECE_MAX or (size is not None and offset + len(piece) > size):
+                blobs.discard(digest, FROM_PEER)
+                raise WrongContent("it is longer than the release says")
+            blobs.receive(digest, offset, piece, FROM_PEER)
+            offset += len(piece)
+            waited_until = time.monotonic() + STALLED_S
+            if offset >= _total(response):
+                return True
+    finally:
+        connection.close()
+
+
+def _total(response: http.client.HTTPResponse) -> int:
+    """The size of the blob, from `Content-Range: bytes 0-9/TOTAL`."""
+    total = (response.headers["Content-Range"] or "").rpartition("/")[2]
+    if not total.isascii() or not total.isdigit() or len(total) > 18:
+        raise http.client.HTTPException("it sent no valid Content-Range")
+    return int(total)
+
+
+def _connect(peer: str) -> http.client.HTTPConnection:
     address = urlsplit(peer)
     assert address.hostname is not None
-    connection: http.client.HTTPConnection
     if address.scheme == "https":
         context = ssl.create_default_context()
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE  # see above
-        connection = http.client.HTTPSConnection(address.hostname, address.port, timeout=TIMEOUT_S, context=context)
-    else:
-        connection = http.client.HTTPConnection(address.hostname, address.port, timeout=TIMEOUT_S)
-    try:
-        connection.request("GET", BLOB_PATH + digest, headers={"Authorization": key.proof(digest, time.time())})
-        response = connection.getresponse()
-        if response.status != 200:
-            return False
-        blobs.discard(digest)
-        offset = 0
-        while piece := response.read(PIECE):
-            if size is not None and offset + len(piece) > size:
-                raise WrongContent("it is longer than the release says")
-            blobs.receive(digest, offset, piece)
-            offset += len(piece)
-        if not offset:
-            blobs.receive(digest, 0, b"")
-        return True
-    finally:
-        connection.close()
+        return http.client.HTTPSConnection(address.hostname, address.port, timeout=TIMEOUT_S, context=context)
+    return http.client.HTTPConnection(address.hostname, address.port, timeout=TIMEOUT_S)

@@ -10,11 +10,9 @@ Above: the admin port and the pipeline.  Below: `qosweb.releases`, `peer_blobs`,
 from __future__ import annotations
 
 import asyncio
-import os
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from functools import partial
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from cluster import Full, InDoubt, NotDelivered, ProcessId
@@ -23,6 +21,7 @@ from qosweb.releases.ledger import (
     ActivateRelease,
     Activation,
     HoldRelease,
+    KeepRule,
     ProposeRelease,
     Refused,
     RefuseRelease,
@@ -30,14 +29,14 @@ from qosweb.releases.ledger import (
     encode_entry,
     say_refusals,
 )
-from qosweb.releases.manifest import BadManifest, ManifestFile, digest_of, is_digest
-from qosweb.server.files.files import FileVersion
+from qosweb.releases.manifest import BadManifest, digest_of
 from qosweb.server.process.console import log_message
-from qosweb.server.releases.peer_blobs import BlobKey, obtain_blob
+from qosweb.server.releases.blob_fetcher import BlobFetcher
+from qosweb.server.releases.blob_server import BlobServer
+from qosweb.server.releases.peer_blobs import BlobKey, NotObtained
 from qosweb.server.releases.release_multicast import BlobHead
 from qosweb.server.releases.release_tree import BlobFolder, ReleaseTree
 from qosweb.server.releases.released_site import ReleasedSite
-from qosweb.server.request.answers import Answer, FileSpan, explain, serialise_head
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -46,8 +45,8 @@ if TYPE_CHECKING:
     from cluster import View
     from qosweb.releases.ledger import ReleaseEntry
     from qosweb.releases.manifest import Manifest
+    from qosweb.server.releases.blob_server import TakeCapacity
     from qosweb.server.releases.release_multicast import ReleaseMulticast
-    from qosweb.server.request.exchange import Exchange
 
 SUBMIT_S = 10.0  # how long an entry may take
 PREPARE_S = 600.0  # how long the nodes may take to fetch a release
@@ -55,7 +54,7 @@ BETWEEN_VIEWS_S = 5.0
 STRAGGLER_S = 3.0  # how long a release that a majority holds waits for the other nodes
 LOOK_EVERY_S = 2.0
 COLLECT_EVERY_S = 60.0
-FETCHERS = 4
+DISK_THREADS = 4  # for uploads and manifests; fetches have their own
 RETRY_S = 1.0
 
 
@@ -96,10 +95,12 @@ class ReleaseService:
         is_secure: bool,
         on_switch: Callable[[], None],
         members: Callable[[], Sequence[ProcessId]] | None,
+        take_capacity: TakeCapacity,
     ) -> None:
         """`folder` is that of the blobs. `on_switch` is called when another release is current here.
 
-        `members`: those of the last primary view in the cluster's order; None: there is no cluster. Raises OSError.
+        `members`: those of the last primary view in the cluster's order; None: there is no cluster. `take_capacity`:
+        how many of so many bytes may be sent to other nodes now. Raises OSError.
         """
         self._loop = asyncio.get_running_loop()
         self.blobs = BlobStore(folder)
@@ -111,14 +112,14 @@ class ReleaseService:
         self.ledger = ReleaseLedger(self._members, self._changed)
         if members is None:
             self.ledger.restore(self.blobs.read_ledger())
-        self.peers: Callable[[], Sequence[str]] = tuple  # addresses of the other nodes (http://host:port)
+        self.blob_server = BlobServer(self.blobs, take_capacity)
+        self._fetcher = BlobFetcher(self.blobs)
         self._name = name
-        self._keep = keep_count, int(keep_s)
+        self._keep = KeepRule(keep_count, int(keep_s), int(grace_s))
         self._on_switch = on_switch
         self._membership: ReleaseOrder | None = None
-        self._key: BlobKey | None = None
         self.multicast: ReleaseMulticast | None = None  # only with `--multicast`
-        self._threads = ThreadPoolExecutor(FETCHERS, thread_name_prefix="release")
+        self._threads = ThreadPoolExecutor(DISK_THREADS, thread_name_prefix="release")
         self._trees: dict[str, ReleaseTree] = {}  # of releases that clients may get
         self._whole: set[str] = set()  # releases of which every file is here
         self._news = asyncio.Event()  # the ledger has changed: for the keeper
@@ -130,7 +131,9 @@ class ReleaseService:
 
     def join(self, membership: ReleaseOrder, cluster_key: bytes, peers: Callable[[], Sequence[str]]) -> None:
         """This node is a member of a cluster, whose order has the ledger."""
-        self._membership, self._key, self.peers = membership, BlobKey(cluster_key), peers
+        self._membership = membership
+        self.blob_server.key = key = BlobKey(cluster_key)
+        self._fetcher.join(key, peers)
 
     def start(self) -> None:
         self._keeper = self._loop.create_task(self._keep_releases(), name="releases")
@@ -139,6 +142,7 @@ class ReleaseService:
         if self._keeper is not None:
             self._keeper.cancel()
         self._threads.shutdown(wait=False, cancel_futures=True)
+        self._fetcher.close()
 
     @property
     def is_cut_off(self) -> bool:
@@ -206,9 +210,7 @@ class ReleaseService:
         await self._multicast_new(digest, len(manifest_bytes), manifest)
         await self._submit(ProposeRelease(digest, len(manifest.files), manifest.size, int(time.time())))
         await self._await_holders(digest, force=force)
-        return await self._activate(
-            ActivateRelease(digest, message, by, int(time.time()), *self._keep, is_forced=force)
-        )
+        return await self._activate(ActivateRelease(digest, message, by, int(time.time()), self._keep, is_forced=force))
 
     async def _multicast_new(self, digest: str, manifest_len: int, manifest: Manifest) -> None:
         """Send the files that the current release does not have to all nodes, if multicast is configured."""
@@ -239,7 +241,7 @@ class ReleaseService:
             what = f"there is no release {release}" if release else "there is no earlier release"
             raise CannotPublish(f"{what}; kept releases: {numbers}")
         message = f"rollback to release {chosen.number}" + (f": {chosen.message}" if chosen.message else "")
-        return await self._activate(ActivateRelease(chosen.manifest, message, by, int(time.time()), *self._keep))
+        return await self._activate(ActivateRelease(chosen.manifest, message, by, int(time.time()), self._keep))
 
     async def _activate(self, entry: ActivateRelease) -> Activation:
         """Switch all nodes. Returns when this node serves the release, or after SUBMIT_S. Raises CannotPublish."""
@@ -384,6 +386,8 @@ class ReleaseService:
                 continue
             try:
                 await self._obtain_files(proposal.manifest)
+            except NotObtained as error:
+                log_message(f"release {proposal.manifest[:12]}: {error}; this node tries again")
             except (OSError, BadManifest) as error:
                 log_message(f"release {proposal.manifest[:12]} cannot be stored here: {error}")
                 await self._tell(RefuseRelease(proposal.manifest, _reason(error)))
@@ -410,14 +414,9 @@ class ReleaseService:
         """The tree of a release; its manifest is fetched if it is missing here. Raises OSError, BadManifest."""
         tree = self._trees.get(digest)
         if tree is None:
-            manifest = await self.in_thread(lambda: self._obtain_manifest(digest))
-            tree = self._trees[digest] = ReleaseTree(manifest, self.blobs, self._obtain)
+            manifest = await self._fetcher.obtain_manifest(digest)
+            tree = self._trees[digest] = ReleaseTree(manifest, self.blobs, self._fetcher.obtain)
         return tree
-
-    def _obtain_manifest(self, digest: str) -> Manifest:
-        if not self.blobs.has(digest):
-            self._fetch(digest, None, None)
-        return self.blobs.read_manifest(digest)
 
     async def _obtain_files(self, digest: str) -> None:
         """Fetch all missing files of a release. Raises OSError, BadManifest."""
@@ -426,35 +425,18 @@ class ReleaseService:
         if self.multicast is not None:
             await self.multicast.caught_up()
         tree = await self._obtain_tree(digest)
-        files = {one.digest: one for one in tree.files.values()}
-        missing = await self.in_thread(lambda: self.blobs.missing(files))
-        size = sum(files[one].size for one in missing)
-        await self.in_thread(lambda: self.blobs.check_space(size))
-        fetches = [self.in_thread(partial(self._obtain, files[one])) for one in missing]
-        results = await asyncio.gather(*fetches, return_exceptions=True)
-        for result in results:
-            if isinstance(result, BaseException):
-                raise result
+        await self._fetcher.obtain_all(tree.files.values())
         self._whole.add(digest)
-
-    def _obtain(self, file: ManifestFile) -> None:
-        """Fetch a file from another node, in a thread. Raises OSError."""
-        if not self.blobs.has(file.digest):
-            self._fetch(file.digest, file.mtime_s, file.size)
-
-    def _fetch(self, digest: str, mtime_s: int | None, size: int | None) -> None:
-        if self._key is None:
-            raise FileNotFoundError(f"file {digest[:12]} of a release is missing, and there is no other node")
-        obtain_blob(self.blobs, self._key, self.peers(), digest, mtime_s, size)
 
     def _switch(self) -> None:
         """Serve the activations whose manifests are here."""
         activations = self.site.in_grace(self.ledger.state.activations)
         known = [(one, self._trees[one.manifest]) for one in activations if one.manifest in self._trees]
-        if not known or [one.number for one, _ in known] == self.site.numbers:
+        absent = frozenset(one.number for one in activations if one.manifest not in self._trees)
+        if not known or ([one.number for one, _ in known] == self.site.numbers and absent == self.site.absent):
             return
         before, now = self.site.number, known[-1][0]
-        self.site.serve(known)
+        self.site.serve(known, absent)
         if now.number == before:
             return
         self._on_switch()
@@ -476,21 +458,6 @@ class ReleaseService:
         count = await self.in_thread(collect)
         if count:
             log_message(f"{count:,} files of old releases were deleted")
-
-    # ---- files for other nodes
-
-    def blob_answer(self, exchange: Exchange, digest: str) -> Answer:
-        proof = exchange.field("Authorization") or ""
-        if self._key is None or not is_digest(digest) or not self._key.accepts(digest, proof, time.time()):
-            return explain(401, "Only nodes of this cluster may fetch this.", [("WWW-Authenticate", "QoSweb")])
-        name = os.fsencode(self.blobs.path_of(digest))
-        try:
-            identity = FileVersion.of(os.stat(name))
-        except OSError:
-            return explain(404, "This node does not have it.")
-        fields = [("Content-Length", str(identity.size)), ("Content-Type", "application/octet-stream")]
-        body = (FileSpan(name, identity, 0, identity.size),) if identity.size else (b"",)
-        return Answer(200, serialise_head(200, fields), body)
 
 
 def _reason(error: OSError | BadManifest) -> str:

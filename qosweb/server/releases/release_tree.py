@@ -13,8 +13,9 @@ from qosweb.http.preconditions import Validators
 from qosweb.server.files.files import FileVersion, FoundFile, IsDirectory, NotServed
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
+    from qosweb.admission.link_map import PageFile
     from qosweb.releases.blob_store import BlobStore
     from qosweb.releases.manifest import Manifest, ManifestFile
 
@@ -52,6 +53,12 @@ class ReleaseTree(BlobFolder):
                 self.folders.add(path[:at])
                 at = path.rfind("/", 0, at)
         self._obtain = obtain
+
+    def page_files(self) -> Iterator[PageFile]:
+        """All files, for the links between pages."""
+        for path, file in self.files.items():
+            stamp = int(file.digest[:16], 16), int(file.digest[16:32], 16), file.size
+            yield f"/{path}", str(self._blobs.path_of(file.digest)), stamp
 
     def find(self, segments: tuple[str, ...], suffix: str = "") -> FoundFile:
         """Raises NotServed, IsDirectory, or OSError if the file is missing here and cannot be fetched."""

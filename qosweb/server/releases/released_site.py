@@ -6,7 +6,8 @@ A client is known by a cookie, or by a request header field of an API client: th
   client has not seen it, the response sets the cookie.
 - Every other request gets the release that its client has seen, for the grace time after it was replaced; then, and
   without a cookie or field, the current one.
-- A client that has seen a newer activation than this node knows waits until the node knows it.
+- A client that has seen a newer activation than this node knows waits until the node knows it. So does a client of an
+  earlier one whose list of files this node is still fetching.
 
 Responses say `Cache-Control: no-cache`: a cache may keep them, and asks before it uses them again, so that it mixes no
 releases either. Entity tags are made of the content, so an unchanged file is not sent again.
@@ -19,12 +20,15 @@ import re
 from typing import TYPE_CHECKING, Final
 
 from qosweb.http.media import media_type
+from qosweb.http.request_heads import COOKIE as COOKIE_BIT
+from qosweb.http.request_heads import FETCH_METADATA, RELEASE
 from qosweb.releases.manifest import Manifest
 from qosweb.server.releases.release_tree import ReleaseTree, SiteView
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from qosweb.http.request_heads import RequestHead
     from qosweb.releases.blob_store import BlobStore
     from qosweb.releases.ledger import Activation
 
@@ -35,12 +39,13 @@ FIELD = "QoSweb-Release"
 COOKIE_AGE_S = 30 * 86_400
 NUMBER_LEN_MAX = 12
 
+_BITS = {FIELD: RELEASE, "Cookie": COOKIE_BIT, "Sec-Fetch-Mode": FETCH_METADATA, "Sec-Fetch-Dest": FETCH_METADATA}
 _COOKIE = re.compile(rf"(?:^|;\s*){COOKIE}=([0-9]{{1,{NUMBER_LEN_MAX}}})(?=;|\s*$)")
 _NUMBER = re.compile(rf"[0-9]{{1,{NUMBER_LEN_MAX}}}")
 
 
 class Behind:
-    """The client has seen an activation that this node does not know yet."""
+    """The client has seen an activation that this node does not have yet."""
 
 
 BEHIND: Final = Behind()
@@ -49,7 +54,7 @@ BEHIND: Final = Behind()
 class ServedRelease:
     """An activation that clients may get, in two forms: with and without a new cookie."""
 
-    __slots__ = ("activation", "moving", "plain", "replaced_s")
+    __slots__ = ("activation", "moving", "plain", "replaced_s", "tree")
 
     def __init__(self, activation: Activation | None, tree: ReleaseTree, *, is_secure: bool) -> None:
         self.activation = activation
@@ -57,6 +62,7 @@ class ServedRelease:
         number = 0 if activation is None else activation.number
         fields = ((FIELD, str(number)), ("Cache-Control", "no-cache"))
         cookie = f"{COOKIE}={number}; Path=/; Max-Age={COOKIE_AGE_S}; SameSite=Lax; HttpOnly"
+        self.tree = tree
         self.plain = SiteView(tree, number, fields, f"{number}:")
         moving = (
             (FIELD, str(number)),
@@ -74,6 +80,7 @@ class ReleasedSite:
         self._grace_s = grace_s
         self._is_secure = is_secure
         self._served: dict[int, ServedRelease] = {}  # by number
+        self.absent: frozenset[int] = frozenset()  # activations that clients may get, but whose files are not known yet
         self.current = ServedRelease(None, ReleaseTree(Manifest(()), blobs, _never), is_secure=False)
         self._waiters: list[Callable[[], None]] = []
 
@@ -86,8 +93,8 @@ class ReleasedSite:
         """The numbers of all activations that clients may get, oldest first."""
         return list(self._served)
 
-    def serve(self, activations: list[tuple[Activation, ReleaseTree]]) -> None:
-        """Serve these activations, oldest first; the last one is current."""
+    def serve(self, activations: list[tuple[Activation, ReleaseTree]], absent: frozenset[int] = frozenset()) -> None:
+        """Serve these activations, oldest first; the last one is current. Clients of `absent` ones wait."""
         served: dict[int, ServedRelease] = {}
         before: ServedRelease | None = None
         for activation, tree in activations:
@@ -97,7 +104,7 @@ class ReleasedSite:
             before = served[activation.number] = one
         if before is None:
             return
-        self._served, self.current = served, before
+        self._served, self.current, self.absent = served, before, absent
         waiters, self._waiters = self._waiters, []
         for waiter in waiters:
             waiter()
@@ -122,6 +129,8 @@ class ReleasedSite:
             return current.plain if field(FIELD) is not None else current.moving
         if seen is None:
             return current.plain
+        if seen in self.absent:
+            return BEHIND
         kept = self._served.get(seen)
         if kept is None or kept.replaced_s is None or self._wall_s() > kept.replaced_s + self._grace_s:
             return current.plain
@@ -142,6 +151,12 @@ class ReleasedSite:
             for at, one in enumerate(activations)
             if at == len(activations) - 1 or activations[at + 1].at_s + self._grace_s >= now_s
         ]
+
+
+def fields_of(head: RequestHead) -> ReadField:
+    """Reads the fields of `head` that choose a release. The parser knows which of them are absent."""
+    bits = head.bits
+    return lambda name: head.value(name) if bits & _BITS[name] else None
 
 
 def seen_by(field: ReadField) -> int | None:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Protocol
 
-from qosweb.server.releases.released_site import Behind
+from qosweb.server.releases.released_site import Behind, fields_of
 from qosweb.server.request.answers import Answer, explain
 from qosweb.server.request.exchange import WAITING, Exchange, Waiting
 
 if TYPE_CHECKING:
+    from qosweb.server.releases.blob_server import BlobServer
     from qosweb.server.releases.released_site import ReleasedSite
     from qosweb.server.request.stages import Site
 
@@ -26,8 +27,8 @@ class SiteReleases(Protocol):
     def is_cut_off(self) -> bool:
         """Whether this node is outside the primary view of its cluster, and may lack newer releases."""
 
-    def blob_answer(self, exchange: Exchange, digest: str) -> Answer:
-        """Respond to another node of the cluster that asks for a file of a release."""
+    @property
+    def blob_server(self) -> BlobServer: ...
 
 
 def send_blob(exchange: Exchange, site: Site) -> Answer | None:
@@ -35,7 +36,7 @@ def send_blob(exchange: Exchange, site: Site) -> Answer | None:
     if site.releases is None or not exchange.head.target.startswith(BLOB_PATH):
         return None
     exchange.is_internal = True
-    return site.releases.blob_answer(exchange, exchange.head.target.removeprefix(BLOB_PATH))
+    return site.releases.blob_server.answer(exchange, exchange.head.target.removeprefix(BLOB_PATH))
 
 
 def choose_release(exchange: Exchange, site: Site) -> Answer | Waiting | None:
@@ -44,15 +45,13 @@ def choose_release(exchange: Exchange, site: Site) -> Answer | Waiting | None:
     if releases is None:
         return None
     has_waited = exchange.has_waited_for_release
-    if has_waited and releases.is_cut_off:
-        chosen = releases.site.choose(exchange.head.value, exchange.key)
-        if isinstance(chosen, Behind):
-            text = "This node is cut off from its cluster, and this client has seen a newer release of the site."
-            return explain(503, text, [("Retry-After", "1")])
-    else:
-        chosen = releases.site.choose(exchange.head.value, exchange.key, must_decide=has_waited)
+    must_decide = has_waited and not releases.is_cut_off
+    chosen = releases.site.choose(fields_of(exchange.head), exchange.key, must_decide=must_decide)
     if isinstance(chosen, Behind):
-        return _wait(exchange, releases.site)
+        if not has_waited:
+            return _wait(exchange, releases.site)
+        text = "This node does not have the release of the site that this client has seen."
+        return explain(503, text, [("Retry-After", "1")])
     exchange.release = chosen
     return None
 

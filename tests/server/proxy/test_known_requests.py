@@ -75,3 +75,31 @@ def test_the_block_list_counts_for_heads_that_are_known(tmp_path: Path) -> None:
         assert blocked.returncode == 0, blocked.stderr
         wait_for(lambda: connection.get("/a").status == 403 or None, "the block")
         assert connection.get("/b").status == 200
+
+
+def test_a_file_that_a_release_brings_counts(tmp_path: Path) -> None:
+    site = tmp_path / "site"
+    site.mkdir()
+    (site / "a.txt").write_text("file a")
+    options = ("--site", "--data-dir", str(tmp_path / "data"), "--cache-fresh", "10s")
+    with (
+        MisbehavingServer(tell_head) as server,
+        RunningNode(None, tmp_path, "--upstream", server.url, *options) as node,
+        node.connect() as connection,
+    ):
+
+        def publish() -> None:
+            done = run_command("publish", str(site), "--admin", f"127.0.0.1:{node.admin_port}")
+            assert done.returncode == 0, done.stderr
+
+        publish()
+        for fields in ((), ("Cookie: qosweb-release=1",), ("QoSweb-Release: 1",)):
+            for _ in range(5):
+                assert connection.get("/b.txt", *fields).body.startswith(b"GET /b.txt ")
+                assert connection.get("/a.txt", *fields).body == b"file a"
+        (site / "b.txt").write_text("file b")
+        publish()
+        for _ in range(5):
+            assert connection.get("/b.txt").body == b"file b"
+            # the page of this client is of the first release, which has no such file
+            assert connection.get("/b.txt", "Sec-Fetch-Mode: no-cors", "QoSweb-Release: 1").body.startswith(b"GET ")

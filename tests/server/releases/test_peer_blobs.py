@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from qosweb.releases.blob_store import BlobStore
+from qosweb.releases.blob_store import FROM_PEER, BlobStore
 from qosweb.releases.manifest import digest_of
-from qosweb.server.releases.peer_blobs import VALID_S, BlobKey, NotObtained, obtain_blob
+from qosweb.server.releases.peer_blobs import BUSY, VALID_S, BlobKey, NotObtained, obtain_blob
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -43,16 +43,30 @@ def test_what_is_no_proof(proof: str) -> None:
 
 
 class Peer(http.server.BaseHTTPRequestHandler):
-    """A node that sends whatever `content` is."""
+    """A node that sends whatever `content` is, in pieces, and is busy before each of them."""
 
+    protocol_version = "HTTP/1.1"
     content: bytes | None = CONTENT
+    piece = 1 << 20
+    is_busy = True
+    offsets: list[int]
 
     def do_GET(self) -> None:
         assert KEY.accepts(self.path.rpartition("/")[2], self.headers["Authorization"], time.time())
-        self.send_response(404 if self.content is None else 200)
-        self.send_header("Content-Length", str(len(self.content or b"")))
+        offset = int(self.headers["Range"].removeprefix("bytes=").removesuffix("-"))
+        part = (self.content or b"")[offset : offset + self.piece]
+        type(self).is_busy = not self.is_busy
+        if self.content is None or not self.is_busy:
+            self.send_response(404 if self.content is None else BUSY)
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+            return
+        self.offsets.append(offset)
+        self.send_response(206)
+        self.send_header("Content-Length", str(len(part)))
+        self.send_header("Content-Range", f"bytes {offset}-{offset + len(part) - 1}/{len(self.content)}")
         self.end_headers()
-        self.wfile.write(self.content or b"")
+        self.wfile.write(part)
 
     def log_message(self, *_: object) -> None:
         pass
@@ -60,7 +74,7 @@ class Peer(http.server.BaseHTTPRequestHandler):
 
 @pytest.fixture
 def peer() -> Iterator[tuple[str, type[Peer]]]:
-    handler = type("OnePeer", (Peer,), {})
+    handler = type("OnePeer", (Peer,), {"offsets": []})
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         yield f"http://127.0.0.1:{server.server_port}", handler
@@ -72,6 +86,22 @@ def test_a_file_comes_from_the_first_peer_that_has_it(tmp_path: Path, peer: tupl
     obtain_blob(blobs, KEY, ["http://127.0.0.1:1", peer[0]], DIGEST, 77, len(CONTENT))
     assert blobs.path_of(DIGEST).read_bytes() == CONTENT
     assert blobs.path_of(DIGEST).stat().st_mtime == 77
+
+
+def test_a_fetch_goes_on_where_it_stopped(tmp_path: Path, peer: tuple[str, type[Peer]]) -> None:
+    peer[1].piece = 3000
+    blobs = BlobStore(tmp_path)
+    blobs.receive(DIGEST, 0, CONTENT[:500], FROM_PEER)
+    obtain_blob(blobs, KEY, [peer[0]], DIGEST, None, len(CONTENT))
+    assert peer[1].offsets == [500, 3500, 6500]
+    assert blobs.path_of(DIGEST).read_bytes() == CONTENT
+
+
+def test_an_empty_file(tmp_path: Path, peer: tuple[str, type[Peer]]) -> None:
+    peer[1].content = b""
+    blobs = BlobStore(tmp_path)
+    obtain_blob(blobs, KEY, [peer[0]], digest_of(b""), None, 0)
+    assert blobs.path_of(digest_of(b"")).read_bytes() == b""
 
 
 @pytest.mark.parametrize("content", [None, b"other content", CONTENT + b"x"])

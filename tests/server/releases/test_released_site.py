@@ -29,10 +29,10 @@ class World:
         self.tree = ReleaseTree(Manifest(()), blobs, lambda _file: None)
         self.site = ReleasedSite(blobs, lambda: self.now_s, grace_s=GRACE_S, is_secure=False)
 
-    def serve(self, *numbers: int) -> None:
+    def serve(self, *numbers: int, absent: frozenset[int] = frozenset()) -> None:
         """Activation n became current at n * 10 seconds."""
         made = [Activation(number, f"m{number}", "", "", 10 * number, 0, 0) for number in numbers]
-        self.site.serve([(one, self.tree) for one in made])
+        self.site.serve([(one, self.tree) for one in made], absent)
 
     def number(self, **headers: str) -> int | None:
         """Of the release for a part of a page; None: the client has to wait."""
@@ -70,6 +70,21 @@ def test_parts_of_a_page_come_from_its_release_during_the_grace_time(tmp_path: P
     assert world.number(**PART, **cookie(2)) == 2
     world.now_s = 20 + GRACE_S + 1  # release 1 was replaced at 20 s
     assert world.number(**PART, **cookie(1)) == 3
+    assert world.number(**PART, **cookie(2)) == 2
+
+
+def test_a_client_waits_for_a_release_that_this_node_is_still_fetching(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    world.serve(1, 4, absent=frozenset({2, 3}))
+    woken: list[int] = []
+    world.site.wait(lambda: woken.append(1))
+    world.now_s = 45
+    assert world.number(**PART, **cookie(2)) is None  # not a part of release 4 for a page of release 2
+    assert world.site.choose({**PART, **cookie(2)}.get, "/a.png", must_decide=True) is BEHIND
+    assert world.number(**PART, **cookie(1)) == 1
+    assert isinstance(world.site.choose({**NAVIGATION, **cookie(2)}.get, "/"), SiteView)
+    world.serve(1, 2, 3, 4)
+    assert woken
     assert world.number(**PART, **cookie(2)) == 2
 
 
