@@ -230,7 +230,7 @@ def test_each_policy_has_an_event_before_its_requests(site: Path, spec: Path, tm
         reload(node, times=2)
         connection.get("/other.html")
         assert node.stop() == 0
-    lines = [line for line in node.log_lines() if line.get("event") != "capacity"]
+    lines = [line for line in node.log_lines() if line.get("event") not in ("capacity", "resource")]
     # The same text again is no event; the same model with another comment is one.
     assert ["event" in line for line in lines] == [True, False, False, True, False]
     assert len({line["policy"] for line in lines}) == 1

@@ -84,7 +84,7 @@ def test_every_node_shows_the_same_cluster(cluster: list[RunningNode]) -> None:
         assert one["policy"]["hash"] == found[0]["policy"]["hash"] != ""
         assert one["capacity"] == {
             "bytes_per_s": CAPACITY, "cluster_bytes_per_s": 3 * CAPACITY, "set_by_hand": True,
-            "line": None,
+            "line": None, "processor": None,
         }  # fmt: skip
         assert [other["url"] for _, other in sorted(one["nodes"].items())] == [node.url for node in cluster]
         assert one["classes"]["/index.html"]["share"]["promised"] is None
