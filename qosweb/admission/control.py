@@ -85,7 +85,6 @@ class AdmissionControl:
         self.engine: Engine | None = None
         self.driver: EngineDriver | None = None
         self.meter = CapacityMeter(capacity_bps)
-        self.is_processor_saturated: Callable[[], bool] = lambda: False  # replaced by what observes the processor
         self.redirects = Redirects(log_message)
         self.accounts = ClassAccounts(self._classifier(policy))
         self._reporter: CapacityReporter | None = None
@@ -240,7 +239,8 @@ class AdmissionControl:
         if self.engine is None:
             return []
         fixed = self._gate.fixed_bytes if isinstance(self._gate, EngineGate) else HEAD_BYTES
-        return list(resources_of(self.engine, self.meter, slots_set, fixed, is_saturated=self.is_processor_saturated()))
+        is_saturated = self.processor is not None and self.processor.is_full
+        return list(resources_of(self.engine, self.meter, slots_set, fixed, is_saturated=is_saturated))
 
     # ---- the end
 
