@@ -35,14 +35,14 @@ def start(command: Sequence[str], to: Path) -> subprocess.Popen[bytes]:
         )
 
 
-def end(process: subprocess.Popen[bytes]) -> None:
+def end(process: subprocess.Popen[bytes] | subprocess.Popen[str]) -> None:
     """Terminate a process, and kill it if it does not end."""
     if process.poll() is None:
         process.terminate()
         await_end(process)
 
 
-def await_end(process: subprocess.Popen[bytes]) -> None:
+def await_end(process: subprocess.Popen[bytes] | subprocess.Popen[str]) -> None:
     """Wait for a process that was asked to end. Asked a second time, a node would abort its responses."""
     try:
         process.wait(_END_S)

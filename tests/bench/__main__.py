@@ -21,6 +21,7 @@ BENCHMARKS = {
     "proxy": "a reverse proxy, compared with nginx and HAProxy by processor time per request",
     "queries": "queries of the data service, shared by 1, 3 and 5 members; round robin and least loaded",
     "sending": "a node with a set capacity: what one client gets, and what slow readers cost others",
+    "servers": "shares of application servers whose slots nobody has set, also while workers are lost and return",
     "shares": "dividing the capacity among 5, 20 and 50 classes, compared with a linear program of scipy",
     "stack": "one broadcast through the whole group stack, by batch size and by layer",
     "streams": "time to the first event of an event stream, compared with the server behind",

@@ -128,8 +128,9 @@ int main(int count, char **words) {
       if (k->next_due < soon) soon = k->next_due;
       if (burst >= BURST) soon = t;
     }
-    int wait_ms = soon <= t ? 0 : (int)((soon - t) * 1e3);
-    int ready = epoll_wait(poll, events, 256, wait_ms > 10 ? 10 : wait_ms);
+    double wait = soon <= t ? 0 : soon - t > 0.01 ? 0.01 : soon - t;
+    struct timespec patience = {.tv_nsec = (long)(wait * 1e9)};
+    int ready = epoll_pwait2(poll, events, 256, &patience, NULL);
     for (int i = 0; i < ready; i++) {
       struct connection *c = events[i].data.ptr;
       struct class *k = &all[c->class_number];
