@@ -1,8 +1,8 @@
 """Consumer: reassembles messages, asks for lost packets, and delivers accepted messages in the order of their numbers.
 
 Paper: Freier and Marzullo, TR 90-1141, fig. 3 and section 3.3. `next_out` is nextOut; nextIn is `Knowledge.next`.
-Departs: a process that misses packets of an accepted message asks the producer, then the other members in turn, and
-joins again only if none of them has the packets. A member therefore keeps its last KEPT messages to repair others. A
+Departs: a process that misses packets of an accepted message asks the producer, then all members in turn, and joins
+again only if none of them has the packets. A member therefore keeps its last KEPT messages to repair others. A
 member that has all packets of a message tells the coordinator (`Complete`), and tells the producer now and then how
 many it has (`ProgressReport`). A message that changes the membership has no packets and is complete at once. Before
 a NAK a consumer waits for half a heartbeat, in which reordered packets arrive, plus up to `dally` heartbeats (section
@@ -66,7 +66,7 @@ class Incoming:
         self.nak_at = inf  # when to ask for missing packets
         self.repeat_at = -inf  # when to ask again for those that were asked for
         self.asked_to = 0  # missing packets below this one were asked for
-        self.asked = 0  # NAKs sent
+        self.asked = 0  # NAKs sent since the last new packet arrived
         self.denied: set[ProcessId] = set()  # members that do not have the packets
         self.told_at = inf  # when to tell the coordinator (again) that the message is complete
         self.report_at = now + PROGRESS_BEATS * self.heartbeat_s  # when to report progress to the producer
@@ -135,6 +135,7 @@ class Consumer:
             is_gap = data.packet > gaps.seen
             if gaps.arrived(data.packet, is_end=data.is_end):
                 message.arrived += 1
+                message.asked = 0
                 message.meter.on_packet(self._context.now, data.packet)
                 every = min(REPORT_PACKETS, self._context.room // 4 + 1) if message.reported else FIRST_PACKETS
                 if message.arrived - message.reported >= every:
@@ -374,17 +375,15 @@ class Consumer:
         return True
 
     def _peer_to_ask(self, number: int, message: Incoming) -> ProcessId | None:
-        """The producer, and after some NAKs the other members in turn. None: nobody has the packets."""
+        """The producer, and after some NAKs without an answer all members in turn. None: nobody has the packets."""
         context = self._context
-        patience = context.flow.retention
-        others = [m for m in context.knowledge.members if m not in (context.me, message.producer)]
         if context.knowledge.status(number) is not Status.ACCEPTED:
             return message.producer  # undecided: only the producer has to have it
-        is_there = message.producer in context.knowledge.members and message.producer not in message.denied
-        if message.asked < patience and is_there:
+        patience, members = context.flow.retention, context.knowledge.members
+        able = [member for member in members if member not in message.denied and member != context.me]
+        if message.asked < patience and message.producer in able:
             return message.producer
-        able = [member for member in others if member not in message.denied]
-        if not able or message.asked > patience + 4 * len(others):
+        if not able or message.asked > patience + 4 * len(members):
             return None
         return able[message.asked % len(able)]
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from cluster.bulk.consumer import BEHIND_MAX
-from cluster.bulk.effects import DeliverMessage, MembersChanged, MissedMessages, SendState
+from cluster.bulk.effects import DeliverMessage, MembersChanged, MissedMessages, SendState, SendTo
 from cluster.bulk.packets import (
     T_MAX,
     Complete,
@@ -16,6 +18,9 @@ from cluster.bulk.packets import (
     Status,
 )
 from tests.cluster.bulk.single import A, B, C, Single
+
+if TYPE_CHECKING:
+    from cluster.names import ProcessId
 
 
 def announce(single: Single) -> None:
@@ -87,6 +92,42 @@ def test_asks_other_members_when_the_producer_denies() -> None:
     single.receive(A, NakDeny(single.header(), 4))
     single.beats(1)
     assert any(isinstance(effect, MissedMessages) for effect in single.take())
+
+
+def nak_targets(single: Single) -> list[ProcessId]:
+    return [effect.to for effect in single.take() if isinstance(effect, SendTo) and isinstance(effect.packet, Nak)]
+
+
+def test_answered_naks_are_no_sign_that_packets_are_lost_for_good() -> None:
+    """A long transfer with many repairs, whose acceptance comes before the last of them."""
+    single = Single(C)
+    single.add(RecentMessage(Status.PENDING, B))
+    single.data(4, 0)
+    for packet in range(2, 400, 2):
+        single.data(4, packet)
+        single.beats(12)
+        single.data(4, packet - 1)
+    single.data(4, 400, is_end=True)
+    single.decide(4, Status.ACCEPTED)
+    single.take()
+    announce(single)
+    single.beats(8)
+    assert single.process.consumer.is_member
+    assert set(nak_targets(single)) == {B}
+
+
+def test_a_producer_that_is_there_is_asked_again_after_the_others() -> None:
+    """A member that denied has no answer, a producer that did not answer may have one."""
+    single = Single(C)
+    single.add(RecentMessage(Status.ACCEPTED, B))
+    announce(single)
+    single.beats(1)
+    single.receive(A, NakDeny(single.header(), 4))
+    asked = []
+    while single.process.consumer.incoming[4].asked < single.process.context.flow.retention + 3:
+        single.beats(3)
+        asked += nak_targets(single)
+    assert set(asked) == {B}
 
 
 def test_repairs_a_message_that_it_has() -> None:
