@@ -71,6 +71,11 @@ class ProcessRun(msgspec.Struct, frozen=True):
     def median_per_s(self) -> float:
         return median(self.rates_per_s)
 
+    @property
+    def worst_tenth_per_s(self) -> float:
+        """The rate that a tenth of the half seconds do not reach."""
+        return sorted(self.rates_per_s)[len(self.rates_per_s) // 10]
+
 
 def run_case(transport: str, disturbance: str, lasts_s: float) -> ProcessRun:
     """Starts five processes, applies the load and the disturbance, and collects what the others delivered."""
