@@ -46,6 +46,8 @@ def demo(*, nodes: str, port: str | None, keep: str | None = None) -> int:
     if kept is not None:
         with contextlib.suppress(BrokenPipeError):
             _print(f"The logs are kept. Were all guarantees held?  {analyze_command(kept)}")
+    for number in SIGNALS:
+        signal.signal(number, signal.SIG_IGN)  # else one more Ctrl-C, while the interpreter ends, changes the exit code
     return code
 
 

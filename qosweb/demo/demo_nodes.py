@@ -132,14 +132,14 @@ class DemoNodes:
         """End all nodes at once."""
         for one in self.members:
             if one.process is not None and one.code is None:
-                _send(one.process, signal.SIGKILL)
+                send(one.process, signal.SIGKILL)
 
     async def stop(self) -> None:
         """Stop all nodes gracefully; kill them after a timeout."""
         running = [one.process for one in self.members if one.process is not None and one.code is None]
         for process in running:
-            _send(process, signal.SIGCONT)  # it may have been stopped
-            _send(process, signal.SIGTERM)
+            send(process, signal.SIGCONT)  # it may have been stopped
+            send(process, signal.SIGTERM)
         waits = [asyncio.create_task(process.wait()) for process in running]
         if waits:
             _, late = await asyncio.wait(waits, timeout=END_S)
@@ -156,10 +156,14 @@ async def fetch_status(member: DemoNode) -> dict[str, Any] | None:
         return None
 
 
-def _send(process: asyncio.subprocess.Process, number: signal.Signals) -> None:
+def send(process: asyncio.subprocess.Process, number: signal.Signals) -> None:
+    """Send a signal, unless the process has ended.
+
+    Not with `send_signal`: that may collect the exit code, which the thread of asyncio waits for.
+    """
     with contextlib.suppress(ProcessLookupError):
         if process.returncode is None:
-            process.send_signal(number)
+            os.kill(process.pid, number)
 
 
 def _environment() -> dict[str, str]:

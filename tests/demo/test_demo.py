@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import re
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING
 import psutil
 import pytest
 
+from qosweb.demo.demo_nodes import send
 from qosweb.demo.instructions import EVENING
 from qosweb.webqos import compile_policy
 from tests.support.nodes import COMMAND, environment, run_command
@@ -183,6 +185,31 @@ def test_the_demo_stops_at_other_signals_and_at_a_second_one(tmp_path: Path, end
         assert "Unclosed" not in demo.text()
         assert "Traceback" not in demo.text()
     assert not list(tmp_path.glob("qosweb-demo-*"))
+
+
+def test_a_signal_to_a_node_that_ends_does_not_hide_its_exit_code(caplog: pytest.LogCaptureFixture) -> None:
+    async def end(count: int) -> list[int]:
+        codes = []
+        for _ in range(count):
+            process = await asyncio.create_subprocess_exec("sh", "-c", "exit 3")
+            while process.returncode is None:
+                send(process, Signals.SIGCONT)
+                await asyncio.sleep(0)
+            codes.append(process.returncode)
+        return codes
+
+    assert asyncio.run(end(30)) == [3] * 30
+    assert caplog.records == []
+
+
+def test_signals_after_the_end_do_not_change_the_exit_code(tmp_path: Path) -> None:
+    with Demo(tmp_path, "--nodes", "1", "--port", "0") as demo:
+        while demo.process.poll() is None:
+            demo.process.send_signal(Signals.SIGINT)
+            time.sleep(0.001)
+        assert demo.process.returncode == 0
+        demo.wait_until_nobody_is_left()
+        assert "Traceback" not in demo.text()
 
 
 def test_invalid_options_are_rejected() -> None:
