@@ -41,13 +41,14 @@ WARM_UP_S, LASTS_S = 15.0, 30.0
 PAPER_FACTOR = 1.5  # up to this load purging remains effective in the paper
 HALF_MIN, HALF_MAX = 0.35, 0.65  # "about half"
 LATENCY_NOTE = (
-    "The paper says that a narrow link halves latency with or without purging, because messages queue in the sender's "
-    "buffer only, and with a slow receiver also in the receiver's queue. It does not give its buffer size, but says "
-    "that purging remains effective up to 150 % of the bottleneck, so the size is taken whose semantic throughput comes "
-    "closest to that at both bottlenecks. There the statement holds at the highest load. It does not hold at all sizes "
-    "and loads: where purging keeps up with the load, buffers never fill, and latency is the time until the next report "
-    "of the same item. That time is equal at both bottlenecks, so the ratio is near 1. Therefore the row about all buffer "
-    "sizes fails, and the second table shows the ratio for every load."
+    "The paper says that a narrow link halves latency with or without purging, because messages queue in the "
+    "sender's buffer only, and with a slow receiver also in the receiver's queue. It does not give its buffer "
+    "size, but says that purging remains effective up to 150 % of the bottleneck, so the size is taken whose "
+    "semantic throughput comes closest to that at both bottlenecks. There the statement holds at the highest "
+    "load. It does not hold at all sizes and loads: where purging keeps up with the load, buffers never fill, and "
+    "latency is the time until the next report of the same item. That time is equal at both bottlenecks, so the "
+    "ratio is near 1. Therefore the row about all buffer sizes fails, and the second table shows the ratio for "
+    "every load."
 )
 PROCESSES_NOTE = (
     f"Two seconds of ten are a fifth of the time, which a median does not see, so the rate in the worst tenth of all "
