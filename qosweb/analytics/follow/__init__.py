@@ -1,1 +1,0 @@
-"""Follow mode: analyses logs that are still growing."""
