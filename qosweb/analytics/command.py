@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, TypeVar
 from qosweb.analytics.errors import AnalyticsUnavailableError, NoRequestsError
 from qosweb.analytics.read import policies, sources
 from qosweb.analytics.read.rows import NOT_TESTED, VIOLATED, AnalysisLimits, AnalysisRequest
-from qosweb.analytics.spark.progress import ProgressDisplay, SparkTracker
+from qosweb.analytics.spark.progress import Progress
 from qosweb.analytics.spark.session import is_submitted, short_message, spark_session
 from qosweb.errors import UsageError
 from qosweb.plots import need_matplotlib
@@ -104,7 +104,7 @@ def _named(log: str) -> tuple[str, str]:
 
 
 @contextmanager
-def _spark(arguments: argparse.Namespace, found: sources.Sources) -> Iterator[tuple[SparkSession, ProgressDisplay]]:
+def _spark(arguments: argparse.Namespace, found: sources.Sources) -> Iterator[tuple[SparkSession, Progress]]:
     """Opens a session and the progress display. Turns Spark's exceptions into UsageError."""
     try:
         from py4j.protocol import Py4JError
@@ -113,30 +113,19 @@ def _spark(arguments: argparse.Namespace, found: sources.Sources) -> Iterator[tu
         raise AnalyticsUnavailableError(
             f"Analytics needs {error.name}. Run `pip install 'qosweb[analytics]'`."
         ) from None
-    with ProgressDisplay(quiet=arguments.quiet or arguments.json) as progress:
-        progress.show_step("starting Spark")
-        conf = settings(arguments.master, sources.size(found))
-        with spark_session("qosweb analyze", arguments.master, conf=conf) as spark:
-            progress.watch(SparkTracker(spark))
-            try:
-                yield spark, progress
-                progress.show_step("stopping Spark")
-            except (PySparkException, Py4JError) as error:
-                said = short_message(error)  # now, while the JVM can still be asked for the cause
-                raise UsageError(f"Spark failed: {said}") from None
-            finally:
-                progress.watch(None)
-        if arguments.timings:
-            sys.stderr.write(progress.timings())
-
-
-def _show_verdict(findings: Findings, arguments: argparse.Namespace, progress: ProgressDisplay) -> None:
-    """Shows the verdict, before the parts of the report that do not affect it are written."""
-    from qosweb.analytics.report.terminal import show
-
-    if not arguments.json:
-        with progress.silence():
-            show(findings)
+    progress = Progress(quiet=arguments.quiet or arguments.json)
+    progress.show_step("starting Spark")
+    conf = settings(arguments.master, sources.size(found))
+    conf["spark.ui.showConsoleProgress"] = str(progress.has_bar).lower()
+    with spark_session("qosweb analyze", arguments.master, conf=conf) as spark:
+        try:
+            yield spark, progress
+            progress.show_step("stopping Spark")
+        except (PySparkException, Py4JError) as error:
+            said = short_message(error)  # now, while the JVM can still be asked for the cause
+            raise UsageError(f"Spark failed: {said}") from None
+    if arguments.timings:
+        sys.stderr.write(progress.timings())
 
 
 def _write_report(findings: Findings, arguments: argparse.Namespace, out: Path | None, name: str = "") -> int:
@@ -175,10 +164,11 @@ def _once(
     request: AnalysisRequest,
     arguments: argparse.Namespace,
     out: Path | None,
-    progress: ProgressDisplay,
+    progress: Progress,
 ) -> Findings:
     from qosweb.analytics.analysis import analyse
     from qosweb.analytics.report.parquet_export import export_lines, export_tables
+    from qosweb.analytics.report.terminal import show
 
     bad_folder = str(out / "bad") if out else None
     findings = analyse(
@@ -186,7 +176,7 @@ def _once(
         request,
         progress.show_step,
         bad_folder,
-        on_findings=lambda verdict: _show_verdict(verdict, arguments, progress),
+        on_findings=lambda verdict: None if arguments.json else show(verdict),
     )
     if out:
         progress.show_step("writing tables")
@@ -201,7 +191,7 @@ def _follow(
     request: AnalysisRequest,
     arguments: argparse.Namespace,
     out: Path,
-    progress: ProgressDisplay,
+    progress: Progress,
     every_s: float,
     late_s: float,
 ) -> AnalysisRequest:

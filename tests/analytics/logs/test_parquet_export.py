@@ -37,7 +37,7 @@ def test_a_violation_is_exit_code_1_also_on_exported_lines(tmp_path: Path) -> No
     assert [(one["policy"], one["text"]) for one in first["policies"]] == [("*", SPEC)]
     broken = next(one for one in first["promises"] if one["outcome"] == "violated")
     assert (broken["rids"], broken["windows"]) == ([denied["rid"]], {"held": 1, "violated": 1, "not tested": 0})
-    assert re.search(r"\d+ stages done\)", said), "progress"
+    assert re.search(r"qosweb: judging \(\d+ s\)", said), "progress"
     again, second, _ = _analysed(tmp_path / "first" / "lines.parquet", spec, tmp_path / "second")
     assert again == 1
     for what in ("promises", "windows", "cluster", "table", "top", "needs", "lines", "begin", "end", "outcome"):
