@@ -77,7 +77,7 @@ def resources_of(
         pool = engine.machine.servers.pools.get(key)
         if pool is None:
             continue
-        for name, server in pool.scheduler.places.items():
+        for name, server in pool.servers.items():
             if name not in seen and len(seen) < SERVERS_MAX:
                 seen.add(name)
                 yield _server(pool, name, server, is_set=name.partition("@")[0] in slots_set)

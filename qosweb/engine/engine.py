@@ -158,7 +158,7 @@ class Engine:
         self._use(self.replicated)
         self.local_queue.in_minority = False
         if solo is not None:
-            self.local_queue.restate()
+            self._restate()
             self._report_again()
             names = {name: at for at, name in enumerate(self.replicated.policy.names)}
             for one in solo.classes if self._is_member else ():
@@ -193,6 +193,8 @@ class Engine:
     def _applied(self, machine: QosStateMachine) -> None:
         if machine is self.replicated:
             self._catch_up(machine.time_ms)
+            if self.solo is not None and self._is_member:
+                self.solo.servers.take_parts(machine.servers.parts())
         if machine is self.local_queue.machine:
             self._refresh()
 
@@ -302,9 +304,13 @@ class Engine:
         return None
 
     def ended(self, batch: NodeBatch, delivered: bool) -> None:
-        """A batch in flight was applied here, or will never be applied anywhere."""
+        """A batch was applied here, or will never be applied anywhere.
+
+        One that is no longer in flight is older than a restatement.
+        """
         if delivered:
-            self._on_batch_applied(batch)
+            if batch is self.in_flight:
+                self._on_batch_applied(batch)
         else:
             self._refused_ms = self.now_ms
             number_of = self._number_of(batch.generation)
@@ -314,9 +320,14 @@ class Engine:
             if self.solo is not None and self._is_member:
                 self.outbox.policy = None
             if batch is self.in_flight:
-                self.local_queue.restate()
+                self._restate()
         if batch is self.in_flight:
             self.in_flight = None
+
+    def _restate(self) -> None:
+        self.local_queue.restate()
+        for queue in self.slot_queues.values():
+            queue.restate()
 
     def _on_batch_applied(self, batch: NodeBatch) -> None:
         self.local_queue.on_batch_applied(batch)
@@ -430,6 +441,9 @@ class Engine:
         if isinstance(effect, RestatementNeeded):
             self._report_again()
         self.local_queue.handle(effect, self.now_ms)
+        if isinstance(effect, RestatementNeeded):
+            for queue in self.slot_queues.values():
+                queue.restate()
 
     def _policy_changed(self, position: int, policy: CompiledPolicy) -> None:
         """Unfinished requests keep their class by its name."""

@@ -6,7 +6,7 @@ from cluster.names import ProcessId, make_view
 from qosweb.engine.engine import NUMBERS_BITS, QUIET_MS, Engine
 from qosweb.engine.local.requests import Deny, GoTo, Start
 from qosweb.engine.replicated import entries
-from qosweb.engine.replicated.entries import NodeBatch, NodeReport, PolicyText
+from qosweb.engine.replicated.entries import NodeBatch, NodeReport, NodeRestatement, PolicyText
 from qosweb.engine.sim.policies import CHANNEL_BPS, POLICIES, policy_of
 from tests.engine.local.test_local_queue import COMPILED, PAGE, A, B, Bench, Ear
 
@@ -229,6 +229,19 @@ def test_time_alone_continues_despite_a_restore() -> None:
     before = bench.engine.time_ms
     bench.later(1_000)
     assert bench.engine.time_ms == before + 1_000
+
+
+def test_restatement_of_an_earlier_life_does_not_count_as_applied() -> None:
+    """It is ordered late. Grants that follow belong to requests of the earlier life."""
+    bench = Bench()
+    bench.engine = Engine(A, COMPILED[0], Ear(), is_member=True, life=1)
+    bench.join(A, B)
+    assert bench.local_queue.is_void
+    for count in range(1, 10):
+        bench.apply(A, entries.encode(NodeBatch(0, 0, restated=NodeRestatement(count, [], []))))
+        assert bench.local_queue.is_void
+    bench.land()
+    assert not bench.local_queue.is_void
 
 
 def test_request_numbers_are_not_reused_after_a_restart() -> None:

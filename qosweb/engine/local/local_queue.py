@@ -43,8 +43,10 @@ class LocalQueue(RequestQueue):
         self._ready: deque[Request] = deque()  # may contain requests that are no longer ready
         self._ready_cost = 0
         self._redirects = ExpectedRedirects()
-        self._restates = 0  # restatements so far, including the pending one
-        self._known = 0  # the last restatement that the state machine has applied
+        self._restates = (
+            numbers  # number of the last restatement, which may be pending; of one life, as those of requests
+        )
+        self._known = numbers  # the last restatement that the state machine has applied
         self.machine = machine
 
     @property

@@ -49,7 +49,8 @@ class SlotQueue(RequestQueue):
         """The state machine has changed: find the pool in it. One that is not known yet has no servers."""
         node = self._node
         found = node.machine.servers.pools.get(self.key)
-        if found is None and (self.pool.machine is not node.machine or self.pool.scheduler.places):
+        is_old = self.pool.machine is not node.machine or self.pool.scheduler.bound is not node.machine.scheduler.bound
+        if found is None and (is_old or self.pool.servers):
             found = ServerPool(node.machine, self.key)
         if found is not None:
             self.pool = self.decider = found
@@ -96,19 +97,27 @@ class SlotQueue(RequestQueue):
 
     def _may_use(self, name: str) -> bool:
         server = self.pool.scheduler.places.get(name)
-        if server is None or server.is_out:
+        if server is None:
             return False
         free, more, members = server.free, self._balance[name], len(self.pool.pipes)
         return free > more and (members < 2 or more < max(1, free // members))
+
+    def in_service(self) -> Counter[str]:
+        """Requests of this node in service, by server: those that the pool counts, corrected by what it is not told."""
+        found = Counter({name: self._balance[name] for name in self.key})
+        for name, server in self.pool.servers.items():
+            found[name] += sum(owner == self.me for owner, _ in server.uses)
+        return found
 
     def granted_slot(self, grant: SlotGranted) -> None:
         if self._node.is_void:
             return
         request = self._own.get(grant.number)
-        if request is None or request.phase is not WAITING:
-            return  # cancelled meanwhile; the next batch says so
-        if self._is_late(request):
-            self._expire(request)
+        if request is None or request.phase is not WAITING or self._is_late(request):
+            self._gone[grant.number] = grant.server  # cancelled meanwhile, or now; the next batch says so
+            self._balance[grant.server] -= 1
+            if request is not None and request.phase is WAITING:
+                self._expire(request)
             return
         self._waits_no_longer(request)
         self._wait_estimate.count_start(request.class_number, request.cost)
@@ -164,17 +173,22 @@ class SlotQueue(RequestQueue):
         super().policy_changed(numbers)
         for sampler in self.outbox.samplers.values():
             sampler.forget_classes()
+        self.attach()
+
+    def restate(self) -> None:
+        """A restatement is due: count all that runs until it is applied, whatever the state machine knows of it."""
+        self._gone.clear()
+        self._untold = {one.number: one.server for one in self._own.values() if one.phase is RUNNING}
+        self._balance = Counter(self._untold.values())
 
     def restatement(self) -> PoolBatch:
         """The batch that restates all unfinished requests."""
         self.outbox.clear()
         batch = self.outbox.take(self.key)
-        self._gone.clear()
+        self.restate()
         own = list(self._own.values())
         batch.running = [(one.number, one.class_number, one.cost, one.server) for one in own if one.phase is RUNNING]
         batch.submitted = [(one.number, one.class_number, one.cost) for one in own if one.phase is WAITING]
-        self._untold = {one.number: one.server for one in own if one.phase is RUNNING}
-        self._balance = Counter(self._untold.values())
         self._wait_estimate.forget_all_untold()
         return batch
 

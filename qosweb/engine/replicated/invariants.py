@@ -57,11 +57,15 @@ def _idle(machine: QosStateMachine) -> list[str]:
 def _slots(machine: QosStateMachine) -> list[str]:
     """Each slot has one holder, which is a member and does not wait; no slot is free while a request waits."""
     found: list[str] = []
-    table, pipes = machine.servers, machine.pipes
+    table, pipes, now_ms = machine.servers, machine.pipes, machine.time_ms
     holders: dict[object, str] = {}
     for name, server in table.servers.items():
         if server.always != sum(use.is_always for use in server.uses.values()):
             found.append(f"{name} counts {server.always} always-available requests")
+        running = Counter(use.number for use in server.uses.values())
+        if running != +Counter(server.running):
+            found.append(f"{name} counts {server.running} slots by class, but {dict(running)} are held")
+        found += [f"slots of {name} are reserved for too long" for _, ms in server.reserved.values() if ms <= now_ms]
         for key in server.uses:
             if key in holders:
                 found.append(f"request {key} holds a slot of {name} and of {holders[key]}")
@@ -74,9 +78,6 @@ def _slots(machine: QosStateMachine) -> list[str]:
         found += [f"request {key} waits and holds a slot of {holders[key]}" for key in pool.waiting if key in holders]
         if sum(one.waiting for one in pool.classes) != len(pool.waiting):
             found.append(f"pool {pool.key} counts other waiting requests than its queues")
-        running = Counter(use.number for server in scheduler.places.values() for use in server.uses.values())
-        if running != +Counter(scheduler.running):
-            found.append(f"pool {pool.key} counts {scheduler.running} slots by class, but {dict(running)} are held")
         roomy = [name for name, server in scheduler.places.items() if server.has_room]
         found += [
             f"{one.name} waits while {name} has a free slot"

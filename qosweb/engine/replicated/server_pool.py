@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from qosweb.engine.replicated.classes import ClassState, Waiter
 from qosweb.engine.replicated.demand import demand_ppm
 from qosweb.engine.replicated.effects import Sampled, SlotGranted
+from qosweb.engine.replicated.pipes import NEVER
 from qosweb.engine.replicated.servers import SLOT, Server, SlotUse
 from qosweb.engine.replicated.slot_scheduler import SlotScheduler
 
@@ -39,6 +40,7 @@ class ServerPool:
         self.key = key
         self.scheduler = SlotScheduler()
         self.scheduler.classes_changed([ClassState(name) for name in machine.policy.names])
+        self.servers: dict[str, Server] = {}  # all; the scheduler uses those that are not out
         self.waiting: dict[tuple[ProcessId, int], int] = {}  # the class of each waiting request
         self.seq = 0
         self.shares_at_ms = -1
@@ -76,14 +78,21 @@ class ServerPool:
         scheduler = self.scheduler
         return any(scheduler.has_tokens(number, self.time_ms) for number in scheduler.waiting())
 
+    @property
+    def oldest_ms(self) -> int:
+        """Since when a request waits; as of now, if none does."""
+        return min((one.oldest(owner)[1].at_ms for one in self.classes for owner in one.queues), default=self.time_ms)
+
     def mean_us(self, class_number: int) -> int:
         return self.classes[class_number].mean_cost or MEAN_US
 
     # ---- entries
 
     def apply(self, origin: ProcessId, batch: PoolBatch, number_of: ClassNumbers) -> None:
-        for number, class_number, cost, name in batch.running:
-            self._hold(origin, number, SlotUse(number_of[class_number], cost, 0, -1, is_always=False), name)
+        always = self.scheduler.bound.always
+        for number, class_then, cost, name in batch.running:
+            class_number = number_of[class_then]
+            self._hold(origin, number, SlotUse(class_number, cost, 0, NEVER, always[class_number]), name)
         for class_number, count, cost in batch.served:
             self._served(number_of[class_number], count, cost)
         for number, class_number, cost, name in batch.started:
@@ -127,9 +136,9 @@ class ServerPool:
         self.scheduler.charge(class_number, cost)
 
     def _hold(self, owner: ProcessId, number: int, use: SlotUse, name: str) -> None:
-        server = self.scheduler.places.get(name)
+        server = self.servers.get(name)
         if server is not None:
-            self.scheduler.hold(server, owner, number, use)
+            server.take(owner, number, use)
 
     def _wait(self, owner: ProcessId, number: int, class_number: int, cost: int) -> None:
         if (owner, number) in self.waiting or self._server_of(owner, number) is not None:
@@ -169,10 +178,10 @@ class ServerPool:
 
     def _release(self, owner: ProcessId, number: int) -> SlotUse | None:
         server = self._server_of(owner, number)
-        return None if server is None else self.scheduler.release(server, owner, number)
+        return None if server is None else server.give_back(owner, number)
 
     def _server_of(self, owner: ProcessId, number: int) -> Server | None:
-        for server in self.scheduler.places.values():
+        for server in self.servers.values():
             if (owner, number) in server.uses:
                 return server
         return None
@@ -184,11 +193,8 @@ class ServerPool:
 
     def use(self, servers: dict[str, Server]) -> None:
         """The servers of the pool, or their health, have changed. If all are out, trying is better than failing."""
-        if all(one.is_out for one in servers.values()):
-            for one in servers.values():
-                one.is_out = False
-        self.scheduler.places = servers
-        self.scheduler.count_running()
+        self.servers = servers
+        self.scheduler.places = {name: one for name, one in servers.items() if not one.is_out} or servers
 
     # ---- the policy
 
@@ -212,7 +218,6 @@ class ServerPool:
             chosen.add(owner, number, waiter)
         self.waiting = {key: numbers[old] for key, old in self.waiting.items()}
         self.scheduler.classes_changed(classes)
-        self.scheduler.count_running()
         self.scheduler.forget()
 
     # ---- time and shares

@@ -57,7 +57,25 @@ class ServerTable:
             for _, until_ms in server.reserved.values():
                 yield until_ms
 
+    def schedule(self) -> None:
+        """Start what may start. Pools that share a server take turns: the pool that has waited longest is first."""
+        pools = list(self.pools.values())
+        if sum(bool(pool.waiting) for pool in pools) > 1:
+            pools.sort(key=lambda pool: pool.oldest_ms)
+        for pool in pools:
+            pool.schedule()
+
     # ---- limits
+
+    def take_parts(self, parts: dict[str, int]) -> None:
+        """Use these limits for servers about which nothing is decided here."""
+        if parts == self.limits_at_first:
+            return
+        self.limits_at_first = parts
+        for name, server in self.servers.items():
+            if server.decider is None:
+                server.limit = server.level = parts.get(name, 0)
+        self.schedule()
 
     def parts(self) -> dict[str, int]:
         """The slots of each server for a member outside the primary view: its part of a shared one, at least one."""
@@ -91,7 +109,6 @@ class ServerTable:
                 server.give_back(*key)
         for pool in self.pools.values():
             pool.forget(member)
-            pool.scheduler.count_running()
 
     def reserve(self, gone: list[ProcessId], members: int) -> None:
         """Reserve the parts of members that left without notice: they may be at work outside the primary view."""
@@ -120,6 +137,6 @@ class ServerTable:
 
     def change_policy(self, policy: CompiledPolicy, numbers: list[int]) -> None:
         for server in self.servers.values():
-            server.uses = {key: use._replace(number=numbers[use.number]) for key, use in server.uses.items()}
+            server.renumber(numbers)
         for pool in self.pools.values():
             pool.change_policy(policy.names, policy.default, numbers)

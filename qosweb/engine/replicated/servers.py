@@ -40,7 +40,7 @@ class SlotUse(NamedTuple):
 class Server:
     """One upstream server."""
 
-    __slots__ = ("always", "decider", "epoch", "is_out", "level", "limit", "reserved", "slots_max", "uses")
+    __slots__ = ("always", "decider", "epoch", "is_out", "level", "limit", "reserved", "running", "slots_max", "uses")
 
     def __init__(self, limit: int = 0) -> None:
         self.slots_max = 0
@@ -48,9 +48,10 @@ class Server:
         self.level = limit  # the limit without short dips
         self.epoch = 1  # number of the decision
         self.decider: ProcessId | None = None  # the member whose decision is in force
-        self.is_out = False
+        self.is_out = False  # by the votes
         self.uses: dict[tuple[ProcessId, int], SlotUse] = {}  # by owner and number of the request
         self.always = 0  # of them by always-available classes
+        self.running: dict[int, int] = {}  # of them by class
         self.reserved: dict[ProcessId, tuple[int, int]] = {}  # members that left: slots, and until when
 
     @property
@@ -71,26 +72,35 @@ class Server:
 
     @property
     def has_room(self) -> bool:
-        return self.free > 0 and not self.is_out
+        return self.free > 0
 
     has_free_channel = has_room  # nothing is granted ahead
 
     @property
     def has_room_for_always(self) -> bool:
         """Always-available requests may exceed the limit, but are no more than it allows."""
-        return not self.is_out and self.always < self.bound
+        return self.always < self.bound
 
     def take(self, owner: ProcessId, number: int, use: SlotUse) -> None:
         if (owner, number) in self.uses:
             self.give_back(owner, number)
         self.uses[owner, number] = use
         self.always += use.is_always
+        self.running[use.number] = self.running.get(use.number, 0) + 1
 
     def give_back(self, owner: ProcessId, number: int) -> SlotUse | None:
         use = self.uses.pop((owner, number), None)
         if use is not None:
             self.always -= use.is_always
+            self.running[use.number] -= 1
         return use
+
+    def renumber(self, numbers: list[int]) -> None:
+        """The policy has changed, and with it the numbers of the classes."""
+        uses, self.uses = self.uses, {}
+        self.always, self.running = 0, {}
+        for key, use in uses.items():
+            self.take(*key, use._replace(number=numbers[use.number]))
 
     def part_of(self, members: int) -> int:
         """The slots of one of this many members."""

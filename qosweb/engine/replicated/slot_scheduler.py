@@ -29,11 +29,7 @@ _NONE: Mapping[str, int] = {}
 class SlotScheduler(FairScheduler[str, Server, SlotStart]):
     """Chooses which waiting requests of a pool start, and at which server."""
 
-    __slots__ = ("running",)
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.running: dict[int, int] = {}  # slots in use, by class
+    __slots__ = ()
 
     @property
     def capacity_per_s(self) -> int:
@@ -63,23 +59,6 @@ class SlotScheduler(FairScheduler[str, Server, SlotStart]):
             waiting = [number for number in waiting if not self.bound.always[number]]
         return begun + super().starts(now_ms, waiting)
 
-    def hold(self, server: Server, owner: ProcessId, number: int, use: SlotUse) -> None:
-        server.take(owner, number, use)
-        self.running[use.number] = self.running.get(use.number, 0) + 1
-
-    def release(self, server: Server, owner: ProcessId, number: int) -> SlotUse | None:
-        use = server.give_back(owner, number)
-        if use is not None:
-            self.running[use.number] -= 1
-        return use
-
-    def count_running(self) -> None:
-        """Count the slots in use again."""
-        self.running = {}
-        for server in self.places.values():
-            for use in server.uses.values():
-                self.running[use.number] = self.running.get(use.number, 0) + 1
-
     def take_tokens(self, number: int, requests: int, cost: int, now_ms: int) -> None:  # noqa: ARG002
         """Take tokens for requests. Bytes are charged to the node that sends them."""
         super().take_tokens(number, requests, 0, now_ms)
@@ -92,7 +71,8 @@ class SlotScheduler(FairScheduler[str, Server, SlotStart]):
 
     def _is_within_slots(self, number: int) -> bool:
         for share_ppm, classes in self.bound.slot_bounds_of[number]:
-            if sum(self.running.get(one, 0) for one in classes) >= max(1, self.slots * share_ppm // PPM):
+            running = sum(server.running.get(one, 0) for server in self.places.values() for one in classes)
+            if running >= max(1, self.slots * share_ppm // PPM):
                 return False
         return True
 
@@ -105,7 +85,7 @@ class SlotScheduler(FairScheduler[str, Server, SlotStart]):
     ) -> SlotStart:
         number, cost, weight, era = self._take(class_number, chosen, owner, now_ms)
         use = SlotUse(class_number, cost, weight, era, self.bound.always[class_number])
-        self.hold(place, owner, number, use)
+        place.take(owner, number, use)
         return owner, number, at
 
 

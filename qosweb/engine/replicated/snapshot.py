@@ -255,8 +255,7 @@ def _load_pool(machine: QosStateMachine, saved: PoolSnapshot) -> ServerPool:
     for class_number, one in enumerate(pool.classes):
         for owner, queue in one.queues.items():
             pool.waiting.update({(owner, number): class_number for number in queue})
-    scheduler.places = {name: servers[name] for name in saved.key if name in servers}
-    scheduler.count_running()
+    pool.use({name: servers[name] for name in saved.key if name in servers})
     scheduler.virtual, scheduler.spare, scheduler.era = saved.virtual, saved.spare, saved.era
     pool.seq, pool.shares_at_ms = saved.seq, saved.shares_at_ms
     scheduler.set_shares(saved.shares)

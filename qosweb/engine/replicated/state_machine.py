@@ -416,8 +416,7 @@ class QosStateMachine:
                 self.effect(Granted(number, at, channel.rate_bps))
             elif at == me:
                 self.effect(Reserved(owner, number, class_number, channel.cost, channel.rate_bps))
-        for pool in self.servers.pools.values():
-            pool.schedule()
+        self.servers.schedule()
 
     # ---- snapshots
 

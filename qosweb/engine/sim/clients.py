@@ -16,6 +16,7 @@ from qosweb.engine.local.requests import Decision, Deny, GoTo, Phase, Request, S
 if TYPE_CHECKING:
     from cluster.sim.seeded_random import SeededRandom
     from cluster.sim.world import World
+    from qosweb.engine.local.request_queue import RequestQueue
     from qosweb.engine.sim.host import Host
     from qosweb.engine.sim.plan import Arrival
 
@@ -119,7 +120,7 @@ class Clients:
         arrival = client.arrival
         policy = engine.machine.policy
         number = policy.names.index(arrival.name) if arrival.name in policy.names else policy.default
-        started = engine.local_queue.start_at_once(number, arrival.cost)
+        started = self._start_at_once(host, number, arrival)
         if started is not None:
             self.world.sometimes["starts at once"] += 1
             client.request = started
@@ -127,8 +128,11 @@ class Clients:
             return
         client.life_ms = engine.machine.scheduler.bound.terms[number].lifetime_ms
         asked_ms = host.now_ms
-        answer = engine.local_queue.submit(
-            number, arrival.cost, asked_ms, lambda decision: self._decided(client, host, asked_ms, decision)
+        answer = self._queue(host, arrival).submit(
+            number,
+            self._estimate(host, number, arrival),
+            asked_ms,
+            lambda decision: self._decided(client, host, asked_ms, decision),
         )
         if isinstance(answer, Deny):
             self.world.sometimes[f"denied: {answer.reason}"] += 1
@@ -197,7 +201,7 @@ class Clients:
         else:
             self._served(client, host, client.arrival.real_cost)
 
-    def _served(self, client: SimClient, host: Host, cost: int) -> None:
+    def _served(self, client: SimClient, host: Host, cost: int, *, is_left: bool = False) -> None:  # noqa: ARG002
         assert client.request is not None
         host.wake()
         self.tally(host).started_cost += cost
@@ -214,14 +218,14 @@ class Clients:
             return
         if client.request.phase is Phase.RUNNING:
             self.world.sometimes["hangs up while it is served"] += 1
-            self._served(client, host, client.arrival.cost // 3)
+            self._served(client, host, client.arrival.cost // 3, is_left=True)
         elif client.request.phase in (Phase.WAITING, Phase.READY):
             self.world.sometimes[f"hangs up while it is {client.request.phase.value}"] += 1
             host.wake()
             self._end(client, "hung up")
             if client.at is None and not client.request.is_visitor:
                 self.tally(host).cancelled += 1
-            host.engine.local_queue.cancel(client.request)
+            self._queue(host, client.arrival).cancel(client.request)
             host.poke()
 
     # ---- redirects
@@ -278,6 +282,18 @@ class Clients:
             self.world.sometimes["sent elsewhere, and comes too late"] += 1
             self._end(client, "came too late")
         host.poke()
+
+    # ---- the queue that a request asks
+
+    def _start_at_once(self, host: Host, number: int, arrival: Arrival) -> Request | None:
+        return host.engine.local_queue.start_at_once(number, arrival.cost)
+
+    def _estimate(self, host: Host, number: int, arrival: Arrival) -> int:  # noqa: ARG002
+        """The cost that the node expects."""
+        return arrival.cost
+
+    def _queue(self, host: Host, arrival: Arrival) -> RequestQueue:  # noqa: ARG002
+        return host.engine.local_queue
 
     # ---- helpers
 

@@ -15,6 +15,7 @@ from qosweb.engine.sim.mutant_catalogue import MUTANTS
 from qosweb.engine.sim.plan import make_plan
 from qosweb.engine.sim.run import play
 from qosweb.engine.sim.sample_load import sample_shares
+from qosweb.engine.sim.slot_plan import make_slot_plan
 from qosweb.engine.sim.steady_load import off, shares_of
 from qosweb.engine.sim.wide_pipes import WIDER, make_wide_plan
 
@@ -47,6 +48,7 @@ def main(arguments: Sequence[str], clock: Callable[[], float], write: Callable[[
     parser.add_argument("--steady", action="store_true", help="check shares under overload without faults")
     parser.add_argument("--sample", action="store_true", help="print shares under overload by the sample site's policy")
     parser.add_argument("--wide", action="store_true", help="nodes with many channels, and flash crowds that fill them")
+    parser.add_argument("--slots", action="store_true", help="pools of upstream servers with slots beside the pipes")
     parser.add_argument(
         "--mutants", action="store_true", help="run the mutants of the engine, and print which judge caught each"
     )
@@ -54,7 +56,7 @@ def main(arguments: Sequence[str], clock: Callable[[], float], write: Callable[[
     if options.narrate and options.seed is None:
         parser.error("--narrate needs --seed")
     seeds = range(options.seed_from, options.seed_from + options.seeds) if options.seed is None else [options.seed]
-    make = make_wide_plan if options.wide else make_plan
+    make = make_slot_plan if options.slots else make_wide_plan if options.wide else make_plan
     if options.mutants:
         return _hunt(seeds, make, write)
     if options.steady:

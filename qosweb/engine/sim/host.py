@@ -93,6 +93,7 @@ class Host:
         watch: MachineObserver,
         lag: float,
         capacity_bps: int,
+        servers: list[UpstreamReport],
         parts: tuple[ProcessId, Settings, Image, History, RandomSource, Callable[[Action], None] | None],
     ) -> None:
         me, settings, image, history, chance, trace = parts
@@ -108,11 +109,16 @@ class Host:
         self._batches: dict[int, NodeBatch] = {}
         self.states: list[tuple[int, str]] = []  # digests after positions that the judge has not compared yet
         self._seen = 0  # effects handled so far
+        self._has_servers = bool(servers)
+        if servers:
+            self.engine.report_upstreams(servers)
         self.report(capacity_bps)
 
     def report(self, capacity_bps: int) -> None:
-        """Report this capacity, and a vote on an upstream server that changes with it."""
+        """Report this capacity, and a vote on an upstream server that changes with it, unless the node has others."""
         self.engine.report_capacity(NodeReport(capacity_bps, 0, 0, f"http://{self.node.name}"))
+        if self._has_servers:
+            return
         vote = Vote(capacity_bps // 1000 % len(Vote))
         self.engine.report_upstreams([UpstreamReport("app", "http://app.example", True, 1, 8, (), (), vote)])
 

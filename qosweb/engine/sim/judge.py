@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, cast
 from cluster.sim.run import RunJudge
 from qosweb.engine.replicated.invariants import violated_invariants
 from qosweb.engine.sim.clients import Clients, NodeTally, UnexpectedOutcome
+from qosweb.engine.sim.slot_judge import slots_left
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from cluster.sim.world import World
     from qosweb.engine.replicated.state_machine import QosStateMachine
     from qosweb.engine.sim.host import Host
+    from qosweb.engine.sim.slot_judge import SlotJudge
 
 COMPARE_EVERY = 5  # positions: a snapshot costs more than an entry
 
@@ -29,6 +31,7 @@ class EngineJudge(RunJudge):
     """Raises UnexpectedOutcome at the first violation; `looked` counts the checks."""
 
     def __init__(self) -> None:
+        self.slots: SlotJudge | None = None
         self._states: dict[int, tuple[str, ProcessId]] = {}
         self.looked: dict[str, int] = {
             "invariants": 0,
@@ -49,6 +52,8 @@ class EngineJudge(RunJudge):
     def after(self, world: World, process: ProcessId) -> None:
         """Compare states only after the disk writes that precede them: the process may crash before."""
         host = cast("Host | None", world.nodes[process.name].process)
+        if host is not None and self.slots is not None:
+            self.slots.after(host)
         if host is not None and host.states:
             for position, state in host.states:
                 self._compare(host, position, state)
@@ -82,7 +87,7 @@ class EngineJudge(RunJudge):
             found += [
                 f"{me} still has {one.waiting} requests waiting in {one.name}" for one in machine.classes if one.waiting
             ]
-            found += [f"{me}: {text}" for text in _left(host)]
+            found += [f"{me}: {text}" for text in (*_left(host), *slots_left(host))]
         return found
 
     def equal(self, hosts: list[Host]) -> None:
@@ -116,7 +121,7 @@ class EngineJudge(RunJudge):
                 )
 
     def clauses(self) -> dict[str, int]:
-        return dict(self.looked)
+        return self.looked | ({} if self.slots is None else self.slots.looked)
 
     def verdict(self, _error: Exception) -> str | None:
         return _error.kind if isinstance(_error, UnexpectedOutcome) else None

@@ -177,7 +177,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "no restatement on return", "qosweb.engine.engine",
-        "            self.local_queue.restate()\n            self._report_again()",
+        "            self._restate()\n            self._report_again()",
         "            self._report_again()",
         "a node that was away goes on as if the other replicas knew its requests",
     ),

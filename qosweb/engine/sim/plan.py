@@ -12,7 +12,10 @@ import msgspec
 from cluster.sim import plan as group_plan
 from cluster.sim.plan import RunPlan as GroupPlan
 from cluster.sim.seeded_random import SeededRandom
+from qosweb.engine.replicated.upstreams import Vote
 from qosweb.engine.sim.policies import CHANNEL_BPS, NAMES, POLICIES
+
+Pool = tuple[tuple[str, bool], ...]  # the name of each server, and whether it is shared
 
 SIZES = (2_000, 8_192, 16_384, 16_384, 16_384, 65_536)
 MEAN_SIZE = sum(SIZES) // len(SIZES)
@@ -32,6 +35,13 @@ class Arrival(msgspec.Struct, frozen=True):
     hangs_up: float  # seconds after its arrival; 0: never
 
 
+class SlotArrival(Arrival, frozen=True):
+    """A request for a pool of upstream servers. Its costs are microseconds of slot time."""
+
+    pool: Pool
+    fails: bool  # the server responds with an error
+
+
 class CapacityChange(msgspec.Struct, frozen=True):
     at: float
     node: str
@@ -44,6 +54,16 @@ class PolicyChange(msgspec.Struct, frozen=True):
     at: float
     node: str
     policy: int
+
+
+class ServerChange(msgspec.Struct, frozen=True):
+    """A node reports another bound by hand, and another vote, for a server of its table."""
+
+    at: float
+    node: str
+    server: str
+    slots: int
+    vote: Vote
 
 
 class EnginePlan(msgspec.Struct, frozen=True):
@@ -61,6 +81,10 @@ class EnginePlan(msgspec.Struct, frozen=True):
     reports: tuple[CapacityChange, ...]
     changes: tuple[PolicyChange, ...]
     follows_at_once: bool = False
+    tables: dict[str, tuple[Pool, ...]] = {}  # the pools of upstream servers of each node
+    slots: dict[str, int] = {}  # of each server, at first
+    slot_arrivals: tuple[SlotArrival, ...] = ()
+    server_changes: tuple[ServerChange, ...] = ()
 
     @property
     def seed(self) -> int:
@@ -79,6 +103,10 @@ class EnginePlan(msgspec.Struct, frozen=True):
         steps = [(fault.at, str(fault)) for fault in self.group.faults]
         steps += [(one.at, f"{one.node} has {one.capacity_bps // 1000} KB/s") for one in self.reports]
         steps += [(one.at, f"{one.node} is given policy {one.policy}") for one in self.changes]
+        steps += [
+            (one.at, f"{one.node} reports {one.slots} slots of {one.server}, vote {one.vote.name}")
+            for one in self.server_changes
+        ]
         return "\n".join([*lines, *(f"  {at:8.4f}  {text}" for at, text in sorted(steps))])
 
 

@@ -16,6 +16,8 @@ from qosweb.engine.sim.clients import Clients
 from qosweb.engine.sim.host import Host
 from qosweb.engine.sim.judge import EngineJudge
 from qosweb.engine.sim.policies import ALL, policy_of
+from qosweb.engine.sim.slot_clients import ServerTables, SlotClients
+from qosweb.engine.sim.slot_judge import SlotJudge
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -29,7 +31,7 @@ if TYPE_CHECKING:
     from cluster.sim.history_machine import History
     from cluster.sim.run import RunResult
     from qosweb.engine.replicated.compiled_policy import CompiledPolicy
-    from qosweb.engine.sim.plan import CapacityChange, EnginePlan, PolicyChange
+    from qosweb.engine.sim.plan import CapacityChange, EnginePlan, PolicyChange, ServerChange
 
 OVER_WITHIN = 30.0  # virtual seconds after healing: the longest recovery of a group plus the longest lifetime
 EVENTS_MAX = 2_000_000
@@ -48,7 +50,11 @@ class EngineWorld:
         )  # fmt: skip
         self.world.events.handled_max = EVENTS_MAX
         self.clients = Clients(self.world, self.world.chance.fork("clients"), follow_at_once=plan.follows_at_once)
+        self.slot_judge = SlotJudge(self.world)
+        self.slot_clients = SlotClients(self.world, self.clients.tallies, self.slot_judge)
+        self.judge.slots = self.slot_judge
         self.capacities = dict(plan.capacities)
+        self.tables = ServerTables(plan)
 
     def _make(
         self,
@@ -61,7 +67,7 @@ class EngineWorld:
     ) -> Host:
         return Host(
             self.world, self.world.nodes[me.name], _policy_numbered(self.plan.policy), self.judge, self.plan.lag,
-            self.capacities[me.name], (me, settings, image, machine, chance, trace),
+            self.capacities[me.name], self.tables.of(me.name), (me, settings, image, machine, chance, trace),
         )  # fmt: skip
 
     def hosts(self) -> list[Host]:
@@ -82,6 +88,10 @@ class EngineWorld:
             world.events.at(fault.at, self._begin, fault)
         for arrival in plan.arrivals:
             world.events.at(arrival.at, self.clients.arrive, arrival)
+        for slot_arrival in plan.slot_arrivals:
+            world.events.at(slot_arrival.at, self.slot_clients.arrive, slot_arrival)
+        for server_change in plan.server_changes:
+            world.events.at(server_change.at, self._change_server, server_change)
         for report in plan.reports:
             world.events.at(report.at, self._report, report)
         for change in plan.changes:
@@ -111,12 +121,22 @@ class EngineWorld:
             host.engine.change_policy(_policy_numbered(change.policy))
             host.poke()
 
+    def _change_server(self, change: ServerChange) -> None:
+        self.tables.change(change)
+        host = cast("Host | None", self.world.nodes[change.node].process)
+        if host is not None and not host.node.paused:
+            self.world.sometimes[f"a server is reported {change.vote.name}"] += 1
+            host.wake()
+            host.engine.report_upstreams(self.tables.of(change.node))
+            host.poke()
+
     # ---- the end
 
     def end(self) -> None:
         world = self.world
-        if self.plan.arrivals:
-            world.events.run_until(max(world.events.now, self.plan.arrivals[-1].at))
+        for arrivals in (self.plan.arrivals, self.plan.slot_arrivals):
+            if arrivals:
+                world.events.run_until(max(world.events.now, arrivals[-1].at))
         self._until(lambda: not self._waits(), lambda: self._waits()[:3])
         whole = self._is_whole()
         self._until(lambda: not self.judge.held(self.hosts()), lambda: self.judge.held(self.hosts())[:3])
@@ -125,10 +145,14 @@ class EngineWorld:
             self.judge.equal(self.hosts())
             self.judge.votes(self.hosts())
             self.judge.totals(self.hosts(), self.clients)
+            self._until(
+                lambda: not self.slot_judge.reserved(self.hosts()), lambda: self.slot_judge.reserved(self.hosts())
+            )
 
     def _waits(self) -> list[str]:
         self.clients.forget_the_dead()
-        return [str(client) for client in self.clients.open]
+        self.slot_clients.forget_the_dead()
+        return [str(client) for client in (*self.clients.open, *self.slot_clients.open)]
 
     def _until(self, condition: Callable[[], bool], left: Callable[[], list[str]]) -> None:
         try:
@@ -169,5 +193,7 @@ def play(plan: EnginePlan, listener: FrameListener | None = None) -> RunResult:
         finally:
             for client in scene.clients.all:
                 scene.world.sometimes[f"requests: {client.fate or 'not over'}"] += 1
+            for client in scene.slot_clients.all:
+                scene.world.sometimes[f"requests for servers: {client.fate or 'not over'}"] += 1
 
     return group_run.result_of(plan.seed, scene.world, scene.judge, play_and_count)

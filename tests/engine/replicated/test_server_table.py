@@ -7,7 +7,7 @@ from qosweb.engine.replicated.entries import NodeReport
 from qosweb.engine.replicated.pool_batch import PoolBatch
 from qosweb.engine.replicated.servers import RESERVED_MS, Server
 from qosweb.engine.replicated.state_machine import QosStateMachine
-from qosweb.engine.replicated.upstreams import UpstreamReport
+from qosweb.engine.replicated.upstreams import UpstreamReport, Vote
 from tests.engine.driver import Cluster, policy_of
 
 KEY = ("app",)
@@ -18,9 +18,9 @@ SPEC = "</a>.server_resource = 60%\n</b>.server_resource = 40%\n"
 class Gateways(Cluster):
     """Nodes in front of one server with SLOTS slots."""
 
-    def __init__(self, nodes: str = "abc", spec: str = SPEC) -> None:
-        super().__init__(spec, nodes)
-        for name in nodes:
+    def __init__(self, having: str = "abc", spec: str = SPEC) -> None:
+        super().__init__(spec, having or "ab")
+        for name in having:
             self.has_server(name)
 
     def has_server(self, name: str) -> None:
@@ -154,3 +154,60 @@ def test_a_new_policy_keeps_slots_and_queues() -> None:
     assert cluster.waiting == 3
     cluster.finish("a", 1)
     assert cluster.waiting == 2
+
+
+def two_pools(spec: str = SPEC, *, outs: str = "") -> Gateways:
+    """Node a reaches the servers app and other, node b only app. Node a votes that the servers of `outs` are out."""
+    cluster = Gateways("", spec)
+    for node, names in (("a", ("app", "other")), ("b", ("app",))):
+        cluster.tell(
+            node,
+            upstreams=[
+                UpstreamReport(
+                    name, f"http://{name}", True, 1, SLOTS, (), (), Vote.OUT if name in outs else Vote.UNKNOWN
+                )
+                for name in names
+            ],
+        )
+    return cluster
+
+
+def test_a_pool_counts_slots_of_a_server_that_other_pools_use_too() -> None:
+    cluster = two_pools("</a>.server_resource < 50% hard\n")
+    at = cluster.number("/a")
+    cluster.tell("a", pools=[PoolBatch(("app", "other"), started=[(one, at, 10_000, "app") for one in range(4)])])
+    cluster.submit("b", 1)
+    assert cluster.held() == {"a0", "a1", "a2", "a3"}  # class /a has half of the six slots already, and more
+
+
+def test_a_server_that_is_out_stays_out_for_pools_with_other_servers() -> None:
+    """For the pool of node b it is the only one, and better than none."""
+    cluster = two_pools(outs="app")
+    at = cluster.number("/a")
+    cluster.tell("a", pools=[PoolBatch(("app", "other"), submitted=[(one, at, 10_000) for one in range(9)])])
+    assert not cluster.server.uses
+    assert len(cluster.machine.servers.servers["other"].uses) == SLOTS
+    cluster.submit("b", 1)
+    assert cluster.held() == {"b1"}
+
+
+def test_pools_take_turns_at_a_server_that_they_share() -> None:
+    cluster = two_pools()
+    at = cluster.number("/a")
+    cluster.tell("b", pools=[PoolBatch(KEY, started=[(one, at, 10_000, "app") for one in range(SLOTS)])])
+    cluster.tell("a", pools=[PoolBatch(("app", "other"), submitted=[(one, at, 10_000) for one in range(SLOTS + 1)])])
+    cluster.tell("b", cluster.machine.time_ms + 1)
+    cluster.submit("b", 100)
+    cluster.tell("b", cluster.machine.time_ms + 1)
+    cluster.tell("a", pools=[PoolBatch(("app", "other"), submitted=[(one, at, 10_000) for one in range(50, 60)])])
+    cluster.finish("b", 0)
+    assert "a6" in cluster.held()  # it has waited longest
+    cluster.finish("b", 1)
+    assert "b100" in cluster.held()
+
+
+def test_restated_requests_of_always_available_classes_count_as_such() -> None:
+    cluster = Gateways(spec="</now>.available = always\n")
+    at = cluster.number("/now")
+    cluster.tell("a", pools=[PoolBatch(KEY, running=[(1, at, 10_000, "app")])])
+    assert cluster.server.always == 1

@@ -1,0 +1,142 @@
+"""Slots at one node of a group: what it knows of them when it leaves and enters the primary view, or restarts."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from cluster.names import make_view
+from qosweb.engine.engine import QUIET_MS, Engine
+from qosweb.engine.local.requests import OVER, RUNNING, Deny, Request
+from qosweb.engine.replicated import entries
+from qosweb.engine.replicated.entries import NodeReport, PolicyText
+from qosweb.engine.replicated.pool_batch import PoolBatch
+from qosweb.engine.replicated.upstreams import UpstreamReport
+from qosweb.engine.sim.policies import CHANNEL_BPS, policy_of
+from tests.engine.local.test_local_queue import COMPILED, A, B, Bench, Ear
+
+if TYPE_CHECKING:
+    from qosweb.engine.local.slot_queue import SlotQueue
+
+SLOTS = 6
+SERVERS = (("app", True),)
+TABLE = [UpstreamReport("app", "http://app", True, 1, SLOTS, (), ())]
+MANY = policy_of("".join(f"</{name}>.server_resource > 5%\n" for name in "abcdefghi"))
+
+
+class SlotBench(Bench):
+    """Nodes a and b in front of a shared server."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.engine.report_upstreams(TABLE)
+        self.join(A, B)
+        self.engine.change_policy(COMPILED[0])
+        self.turn()
+        self.land()
+        self.of_b(report=NodeReport(CHANNEL_BPS, 0, 0, "http://b"), upstreams=TABLE)
+
+    @property
+    def queue(self) -> SlotQueue:
+        return self.engine.slot_queue(SERVERS)
+
+    def start(self, count: int) -> list[Request]:
+        found = [self.queue.start_at_once(0) for _ in range(count)]
+        return [one for one in found if one is not None]
+
+    def uses(self) -> int:
+        return len(self.engine.machine.servers.servers["app"].uses)
+
+
+def test_a_batch_that_arrives_after_the_primary_view_was_left_is_not_counted_twice() -> None:
+    bench = SlotBench()
+    first = bench.start(2)
+    bench.later(QUIET_MS)
+    late = bench.flights[:]
+    assert late
+    bench.flights.clear()
+    bench.engine.alone()
+    bench.turn()
+    assert bench.queue.in_service() == {"app": len(first)}
+    for body, batch in late:
+        bench.apply(A, body)
+        bench.engine.ended(batch, delivered=True)
+    assert bench.queue.in_service() == {"app": len(first)}
+    bench.join(A, B)
+    bench.land()
+    assert bench.queue.in_service() == {"app": len(first)}
+    assert bench.uses() == len(first)
+
+
+def test_a_node_counts_what_runs_before_its_restatement_is_applied() -> None:
+    bench = SlotBench()
+    bench.start(3)
+    bench.later(QUIET_MS)
+    bench.land()
+    bench.start(1)
+    bench.later(QUIET_MS)
+    bench.land()
+    running = bench.uses()
+    assert running > SLOTS // 2
+    bench.engine.alone()  # its part is three slots, and it uses more
+    assert bench.start(1) == []
+    bench.turn()
+    bench.engine.view_changed(100, make_view(100, {B: 100}))
+    bench.engine.view_changed(101, make_view(101, {A: 101, B: 101}))
+    bench.engine.together()  # the other replicas have forgotten them
+    assert bench.queue.in_service() == {"app": running}
+    assert len(bench.start(SLOTS)) <= 1
+
+
+def test_a_grant_for_a_cancelled_request_is_not_in_service() -> None:
+    bench = SlotBench()
+    bench.of_b(pools=[PoolBatch(("app",), started=[(one, 0, 1000, "app") for one in range(SLOTS)])])
+    request = bench.queue.submit(0, 1000, bench.now_ms, lambda _: None)
+    assert not isinstance(request, Deny)
+    bench.turn()
+    bench.queue.cancel(request)
+    body, batch = bench.flights.pop(0)
+    bench.of_b(pools=[PoolBatch(("app",), finished=[(0, 1000)])])
+    bench.apply(A, body)
+    bench.engine.ended(batch, delivered=True)
+    assert bench.uses() == SLOTS  # granted to a request that is over
+    assert bench.queue.in_service() == {"app": 0}
+    bench.turn()
+    bench.land()
+    assert request.phase is OVER
+    assert bench.uses() == SLOTS - 1
+    assert bench.queue.in_service() == {"app": 0}
+
+
+def test_a_queue_whose_pool_is_not_known_follows_a_policy_that_comes_outside_the_primary_view() -> None:
+    bench = SlotBench()
+    queue = bench.engine.slot_queue((("unknown", True),))
+    bench.engine.alone()
+    bench.turn()
+    bench.of_b(policy=PolicyText(MANY.text, MANY.packed))
+    for number in range(len(MANY.names)):
+        assert queue.start_at_once(number) is None
+
+
+def test_a_restarted_node_uses_its_part_of_a_shared_server() -> None:
+    bench = SlotBench()
+    bench.of_b(limits=[("app", SLOTS, SLOTS, 2)])
+    state = bench.engine.snapshot()
+    again = Engine(A, COMPILED[0], Ear(), is_member=True, life=1)
+    again.report_upstreams(TABLE)
+    again.report_capacity(NodeReport(CHANNEL_BPS, 0, 0, "http://a"))
+    again.restore(state)
+    again.flush(5)
+    queue = again.slot_queue(SERVERS)
+    started = [one for one in (queue.start_at_once(0) for _ in range(SLOTS)) if one is not None]
+    assert [one.phase for one in started] == [RUNNING] * (SLOTS // 2)
+
+
+def test_a_node_that_reads_its_log_after_its_start_uses_its_part() -> None:
+    bench = SlotBench()
+    state = bench.engine.snapshot()
+    again = Engine(A, COMPILED[0], Ear(), is_member=True, life=1)
+    again.report_upstreams(TABLE)
+    again.flush(5)
+    again.restore(state)
+    again.apply(100, B, entries.encode(entries.NodeBatch(10, 1, limits=[])))
+    assert again.machine.servers.servers["app"].bound == SLOTS // 2
