@@ -54,15 +54,21 @@ class BlobStore:
         return self.path_of(digest).is_file()
 
     def missing(self, digests: Iterable[str]) -> list[str]:
-        """Those of `digests` that are not here, each once."""
-        return [one for one in dict.fromkeys(digests) if not self.has(one)]
+        """Those of `digests` that are not here, each once. For thousands of them: no Path for each."""
+        folder = str(self._blobs)
+        return [one for one in dict.fromkeys(digests) if not os.access(f"{folder}/{one[:2]}/{one[2:]}", os.F_OK)]
 
     def received(self, digest: str, source: str = "") -> int:
-        """How many bytes of a blob have been received; its size once it is complete."""
-        for path in (self.path_of(digest), self._incoming / (digest + source)):
-            with suppress(FileNotFoundError):
-                return path.stat().st_size
+        """How many bytes of an incomplete blob have been received."""
+        with suppress(FileNotFoundError):
+            return (self._incoming / (digest + source)).stat().st_size
         return 0
+
+    def begin(self, digest: str, offset: int, size: int) -> None:
+        """So many bytes from `offset` on will be uploaded; 0 begins anew. Raises OSError if the disk has no room."""
+        self.check_space(size)
+        if not offset:
+            (self._incoming / digest).write_bytes(b"")
 
     def receive(self, digest: str, offset: int, data: bytes, source: str = "") -> None:
         """Add received bytes. Raises ValueError if `offset` is not the end of what was received; OSError."""

@@ -88,15 +88,11 @@ class AdminClient:
         _, text = await self._ask("POST", "/releases/plan", manifest, PUBLISH_S)
         return self._object(text)
 
-    async def upload_blob(self, digest: str, path: Path) -> None:
-        """Upload a file, from where an earlier upload ended. Raises UsageError if it cannot be read."""
-        _, text = await self._ask("GET", f"/releases/blobs/{digest}")
-        state = self._object(text)
-        if state["complete"]:
-            return
+    async def upload_blob(self, digest: str, path: Path, offset: int) -> None:
+        """Upload a file from `offset` on, unless it is shorter. Raises UsageError if it cannot be read."""
         try:
             with path.open("rb") as file:
-                size, offset = os.fstat(file.fileno()).st_size, state["received"]
+                size = os.fstat(file.fileno()).st_size
                 offset = offset if offset <= size else 0
                 file.seek(offset)
                 headers = {"Content-Length": str(size - offset)}

@@ -11,7 +11,7 @@ import os
 import stat
 import sys
 from concurrent.futures import ThreadPoolExecutor
-from hashlib import file_digest
+from hashlib import file_digest, sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 
 UPLOADERS = 4
 READERS = 4
+READ_BATCH = 32  # files
+READ_WHOLE_MAX = 1 << 20
 
 
 def publish(arguments: argparse.Namespace) -> int:
@@ -59,25 +61,23 @@ def publish(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def scan(folder: Path) -> tuple[Manifest, dict[str, Path]]:
+def scan(folder: Path) -> tuple[Manifest, dict[str, str]]:
     """The manifest of a folder, and a file for each digest. Hidden files are left out. Raises UsageError."""
     if not folder.is_dir():
         raise UsageError(f"{folder}: {'not a folder' if folder.exists() else 'there is no such folder'}")
-    found: list[tuple[str, Path, os.stat_result]] = []
+    found: list[tuple[str, str, os.stat_result]] = []
     for where, folders, names in os.walk(folder):
-        inside = Path(where).relative_to(folder)
-        folders[:] = sorted(
-            one for one in folders if not one.startswith(".") or (one, inside) == (".well-known", Path())
-        )
+        inside = where.removeprefix(str(folder)).strip("/")
+        folders[:] = sorted(one for one in folders if not one.startswith(".") or (one, inside) == (".well-known", ""))
         for one in folders:
-            if (Path(where) / one).is_symlink():
-                raise UsageError(f"{Path(where) / one}: a link to a folder; publish needs the folder itself")
+            if Path(where, one).is_symlink():
+                raise UsageError(f"{Path(where, one)}: a link to a folder; publish needs the folder itself")
         for name in names:
             if name.startswith("."):
                 continue
-            path, relative = Path(where) / name, (inside / name).as_posix()
+            path, relative = f"{where}/{name}", f"{inside}/{name}" if inside else name
             try:
-                status = path.stat()
+                status = os.stat(path)
             except OSError as error:
                 raise UsageError(f"{path}: {error.strerror}") from None
             if not stat.S_ISREG(status.st_mode):
@@ -87,8 +87,7 @@ def scan(folder: Path) -> tuple[Manifest, dict[str, Path]]:
             found.append((relative, path, status))
             if len(found) > FILES_MAX:
                 raise UsageError(f"{folder}: more than {FILES_MAX:,} files")
-    with ThreadPoolExecutor(READERS) as readers:
-        digests = list(readers.map(_digest, [path for _, path, _ in found]))
+    digests = _digests([path for _, path, _ in found])
     files = {digest: path for digest, (_, path, _) in zip(digests, found, strict=True)}
     manifest = make_manifest(
         ManifestFile(relative, digest, status.st_size, int(status.st_mtime))
@@ -97,15 +96,24 @@ def scan(folder: Path) -> tuple[Manifest, dict[str, Path]]:
     return manifest, files
 
 
-def _digest(path: Path) -> str:
+def _digests(paths: list[str]) -> list[str]:
+    """The SHA-256 of each file. Hashing runs without the interpreter's lock, so threads share it."""
+    with ThreadPoolExecutor(READERS) as readers:
+        batches = [paths[at : at + READ_BATCH] for at in range(0, len(paths), READ_BATCH)]
+        return [one for batch in readers.map(lambda batch: [_digest(path) for path in batch], batches) for one in batch]
+
+
+def _digest(path: str) -> str:
     try:
-        with path.open("rb") as file:
+        with open(path, "rb", buffering=0) as file:
+            if os.fstat(file.fileno()).st_size <= READ_WHOLE_MAX:
+                return sha256(file.readall()).hexdigest()
             return file_digest(file, "sha256").hexdigest()
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror}") from None
 
 
-async def _publish(arguments: argparse.Namespace, manifest: Manifest, files: dict[str, Path]) -> dict[str, Any]:
+async def _publish(arguments: argparse.Namespace, manifest: Manifest, files: dict[str, str]) -> dict[str, Any]:
     data = encode_manifest(manifest)
     async with AdminClient(arguments.admin, arguments.token_file) as client:
         plan = await client.plan_release(data)
@@ -116,14 +124,16 @@ async def _publish(arguments: argparse.Namespace, manifest: Manifest, files: dic
             return plan
         if plan["current"] is not None and not (plan["added"] or plan["changed"] or plan["removed"]):
             return {**plan, "unchanged": True}
-        await _upload(client, missing, files, quiet=arguments.json)
+        await _upload(client, missing, plan["received"], files, quiet=arguments.json)
         done = await client.publish_release(data, arguments.message, operator_name(), force=arguments.force)
         changes = {name: plan[name] for name in ("added", "changed", "removed")}
         return {**done, **changes, "uploaded": len(missing)}
 
 
-async def _upload(client: AdminClient, missing: list[str], files: dict[str, Path], *, quiet: bool) -> None:
-    """Upload the missing files, some at a time, each from where an earlier upload ended."""
+async def _upload(
+    client: AdminClient, missing: list[str], received: dict[str, int], files: dict[str, str], *, quiet: bool
+) -> None:
+    """Upload the missing files, some at a time. `received`: bytes of each that an interrupted upload has left."""
     left, done = list(reversed(missing)), 0
     shows = not quiet and sys.stderr.isatty()
 
@@ -132,7 +142,7 @@ async def _upload(client: AdminClient, missing: list[str], files: dict[str, Path
         while left:
             digest = left.pop()
             try:
-                await client.upload_blob(digest, files[digest])
+                await client.upload_blob(digest, Path(files[digest]), received.get(digest, 0))
             except RequestRefused as refusal:
                 if refusal.status == 422:
                     raise UsageError(f"{files[digest]} has changed while it was uploaded; publish again") from None

@@ -52,7 +52,6 @@ qosweb admin port
   POST /releases          publish a release whose files were uploaded
   POST /releases/plan     which files of a release have to be uploaded
   POST /releases/rollback return to an earlier release
-  GET  /releases/blobs/{digest}   how much of a file was received
   PUT  /releases/blobs/{digest}   upload a file, or the rest of it (?offset=N)
   POST /drain             drain and stop, like SIGTERM
 """

@@ -40,7 +40,6 @@ def release_routes(service: ReleaseService | None) -> list[web.RouteDef]:
         web.post("/releases", routes.publish),
         web.post("/releases/plan", routes.plan),
         web.post("/releases/rollback", routes.rollback),
-        web.get("/releases/blobs/{digest}", routes.received),
         web.put("/releases/blobs/{digest}", routes.upload),
     ]
 
@@ -106,11 +105,6 @@ class ReleaseRoutes:
             "nodes": self._service.listed()["nodes"],
         }
 
-    async def received(self, request: web.Request) -> web.Response:
-        service, digest = self._service, _digest(request)
-        size = await service.in_thread(partial(service.blobs.received, digest))
-        return web.json_response({"received": size, "complete": service.blobs.has(digest)})
-
     async def upload(self, request: web.Request) -> web.Response:
         """Receive a file from ``offset`` on. The file is stored when its content has the digest of its name."""
         service, digest = self._service, _digest(request)
@@ -129,13 +123,10 @@ class ReleaseRoutes:
         if digest in self._uploads or len(self._uploads) >= UPLOADS_MAX:
             raise web.HTTPServiceUnavailable(text="this file, or too many files, are being uploaded\n")
         if blobs.has(digest):
-            return web.json_response({"received": blobs.received(digest), "complete": True})
+            return web.json_response({"complete": True})
         self._uploads.add(digest)
         try:
-            await service.in_thread(partial(blobs.check_space, request.content_length))
-            if not offset:
-                await service.in_thread(partial(blobs.discard, digest))
-                await service.in_thread(partial(blobs.receive, digest, 0, b""))
+            await service.in_thread(partial(blobs.begin, digest, offset, request.content_length))
             async for piece in request.content.iter_chunked(PIECE):
                 await service.in_thread(partial(blobs.receive, digest, offset, piece))
                 offset += len(piece)
@@ -151,7 +142,7 @@ class ReleaseRoutes:
             return web.Response(status=status, text=f"the disk of this node: {error.strerror or error}\n")
         finally:
             self._uploads.discard(digest)
-        return web.json_response({"received": size, "complete": True})
+        return web.json_response({"complete": True})
 
 
 def _digest(request: web.Request) -> str:

@@ -171,8 +171,11 @@ class ReleaseService:
         current = self.ledger.current
         before = {} if current is None else self._manifest(current.manifest).content
         after = manifest.content
+        missing = self.blobs.missing(one.digest for one in manifest.files)
+        parts = {one: self.blobs.received(one) for one in missing}
         return {
-            "missing": self.blobs.missing(one.digest for one in manifest.files),
+            "missing": missing,
+            "received": {digest: size for digest, size in parts.items() if size},  # by uploads that did not end
             "added": sum(path not in before for path in after),
             "changed": sum(path in before and before[path] != digest for path, digest in after.items()),
             "removed": sum(path not in after for path in before),

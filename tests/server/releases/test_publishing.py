@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 import urllib.error
 import urllib.request
 from signal import SIGKILL
@@ -124,6 +125,16 @@ def test_a_single_node(tmp_path: Path) -> None:
         assert node.get("/parts/style.css", PART, cookie(2)).body == b"part two"  # the grace time is not over
 
 
+def received(node: RunningNode, manifest: bytes) -> dict[str, int] | None:
+    """Bytes of the files whose upload was interrupted; None: none was."""
+    found: dict[str, int] = json.loads(ask_admin(node, "POST", "/releases/plan", manifest)[1])["received"]
+    return found or None
+
+
+def unless_busy(response: tuple[int, str]) -> int | None:
+    return None if response[0] == 503 else response[0]
+
+
 def test_uploads_continue_and_wrong_ones_are_refused(tmp_path: Path) -> None:
     with RunningNode(None, tmp_path, "--site", "--data-dir", str(tmp_path / "data"), "--site-max-size", "1MB") as node:
         content = b"x" * 1000
@@ -132,9 +143,18 @@ def test_uploads_continue_and_wrong_ones_are_refused(tmp_path: Path) -> None:
         status, text = ask_admin(node, "PUT", path, b"wrong")
         assert status == 422
         assert "digest" in text
-        assert json.loads(node.admin(path)) == {"received": 0, "complete": False}
-        assert ask_admin(node, "PUT", path, content)[0] == 200
-        assert json.loads(node.admin(path)) == {"received": 1000, "complete": True}
+        manifest = f'{{"files":[["a","{digest_of(content)}",1000,1]],"version":1}}'.encode()
+        plan = json.loads(ask_admin(node, "POST", "/releases/plan", manifest)[1])
+        assert (plan["missing"], plan["received"]) == ([digest_of(content)], {})
+        with socket.create_connection((HERE, node.admin_port)) as connection:  # an upload that does not end
+            head = f"PUT {path} HTTP/1.1\r\nHost: {HERE}:{node.admin_port}\r\nContent-Length: 1000\r\n\r\n"
+            connection.sendall(head.encode() + content[:400])
+            assert wait_for(lambda: received(node, manifest), "the first bytes") == {digest_of(content): 400}
+            assert ask_admin(node, "PUT", path, content)[0] == 503
+        rest = wait_for(lambda: unless_busy(ask_admin(node, "PUT", path + "?offset=400", content[400:])), "the rest")
+        assert rest == 200
+        plan = json.loads(ask_admin(node, "POST", "/releases/plan", manifest)[1])
+        assert (plan["missing"], plan["received"]) == ([], {})
         assert ask_admin(node, "PUT", "/releases/blobs/xyz", content)[0] == 400
         assert ask_admin(node, "PUT", f"/releases/blobs/{digest_of(b'large')}", b"x" * 2_000_000)[0] == 413
         assert ask_admin(node, "POST", "/releases", b"{}")[0] == 422
