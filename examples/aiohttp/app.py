@@ -20,7 +20,7 @@ async def orders(_request: web.Request) -> web.Response:
 def make_application() -> web.Application:
     application = web.Application()
     application.add_routes([web.get("/search", search), web.get("/orders", orders)])
-    guard(application, Doorkeeper.from_file(Path(__file__).with_name("shop.webqos"), capacity="2MB/s"))
+    guard(application, Doorkeeper.from_file(Path(__file__).with_name("shop.webqos")))
     return application
 
 

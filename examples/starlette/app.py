@@ -20,5 +20,5 @@ async def orders(_request: Request) -> JSONResponse:
     return JSONResponse({"orders": []})
 
 
-door = Doorkeeper.from_file(Path(__file__).with_name("shop.webqos"), capacity="2MB/s")
+door = Doorkeeper.from_file(Path(__file__).with_name("shop.webqos"))
 application = AsgiAdmission(Starlette(routes=[Route("/search", search), Route("/orders", orders)]), door)

@@ -69,6 +69,7 @@ class AdmissionControl:
         life: int = 0,
         index: str = "index.html",
         finds_processor: bool = False,
+        is_application: bool = False,
         listener: EngineListener | None = None,
         log_message: Callable[[str], None] = lambda _text: None,
     ) -> None:
@@ -76,7 +77,8 @@ class AdmissionControl:
 
         `throttle`: responses are paced, each to at least the rate of its channel (`Permit.rate_bps`). `is_member` and
         `life` are those of `Engine`. `index` is the page of a directory. `finds_processor`:
-        requests wait for their turns while the processor is full. `listener` gets the events of the engine after
+        requests wait for their turns while the processor is full. `is_application`: the server of the only pool is
+        this process, not one behind it. `listener` gets the events of the engine after
         admission control has handled them; `log_message` prints a line for the operator.
         """
         self._clock = clock
@@ -95,7 +97,10 @@ class AdmissionControl:
             self._gate = OpenGate(clock, self.meter)
         else:
             self.engine = Engine(ProcessId(name), policy, self, is_member=is_member, life=life)
-            gate = EngineGate(loop, self.engine, clock, self.meter, self.accounts, self.redirects, throttle=throttle)
+            gate = EngineGate(
+                loop, self.engine, clock, self.meter, self.accounts, self.redirects, throttle=throttle,
+                is_application=is_application,
+            )  # fmt: skip
             self._gate = gate
             self.driver = gate.driver
             self._reporter = CapacityReporter(gate.driver, self.meter, clock)

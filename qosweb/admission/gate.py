@@ -121,8 +121,12 @@ class EngineGate(OpenGate):
         redirects: Redirects,
         *,
         throttle: SendThrottle | None,
+        is_application: bool = False,
     ) -> None:
-        """`throttle` limits the bytes that this process sends per second, if they are limited."""
+        """`throttle` limits the bytes that this process sends per second, if they are limited.
+
+        `is_application`: the server of the pool is this process, so a busy event loop is part of its service times.
+        """
         super().__init__(clock, meter)
         self.driver = EngineDriver(loop, engine, before_turn=self._count_fast_path, on_change=self._refresh)
         self.fixed_bytes = HEAD_BYTES
@@ -130,7 +134,7 @@ class EngineGate(OpenGate):
         self._accounts = accounts
         self._redirects = redirects
         self._throttle = throttle
-        self._turns = LoopTurns(loop)
+        self._turns = None if is_application else LoopTurns(loop)
         self._opens: list[bool] = []  # by class: whether a request may start on the fast path
         self._counted: dict[str, tuple[int, int]] = {}  # by class: requests and bytes that the engine knows of
         self._means: dict[str, int] = {}  # by class: mean size of recent responses whose size was unknown at entry
@@ -159,7 +163,8 @@ class EngineGate(OpenGate):
             return None
         self._count_in(account)
         now = self._clock.read()
-        self._turns.note(now)
+        if self._turns is not None:
+            self._turns.note(now)
         return Hold(account, request, queue, now)
 
     def release(self, hold: Hold, bytes_sent: int) -> None:
@@ -167,7 +172,7 @@ class EngineGate(OpenGate):
         assert queue is not None
         assert request is not None
         now, since = self._clock.read(), hold.since
-        queue.finish(request, max(1, int((now - since) * SLOT)), service_s=self._turns.service_s(since, now))
+        queue.finish(request, max(1, int((now - since) * SLOT)), service_s=self._service_s(since, now))
         self._engine.local_queue.served(hold.account.number, 0, self.fixed_bytes + bytes_sent)
         if queue.pool.scheduler.queued:
             self.driver.poke()
@@ -261,7 +266,8 @@ class EngineGate(OpenGate):
     def _slot_permit(self, account: ClassAccount, request: Request, queue: SlotQueue) -> Permit:
         self._count_in(account)
         now = self._clock.read()
-        self._turns.note(now)
+        if self._turns is not None:
+            self._turns.note(now)
         local_queue = self._engine.local_queue
         rate_bps = local_queue.channel_bps(account.number, self.fixed_bytes) if self.is_limited else None
         mark = self._meter.enter(now)
@@ -278,10 +284,13 @@ class EngineGate(OpenGate):
             now, since = self._clock.read(), permit.slot_since
             permit.slot_s = now - since
             queue.now_ms = self.driver.now_ms()
-            service_s = self._turns.service_s(since, now)
+            service_s = self._service_s(since, now)
             used_us = max(1, int(permit.slot_s * SLOT))
             queue.finish(request, used_us, failed=failed, withdrawn=withdrawn, service_s=service_s)
             self.driver.poke()
+
+    def _service_s(self, since: float, now: float) -> float:
+        return now - since if self._turns is None else self._turns.service_s(since, now)
 
     def outcome(self, pending: WaitingRequest, request: Request, decision: Decision) -> Decided:
         """The outcome of a decision of the engine for a request that waited."""
@@ -361,7 +370,8 @@ class EngineGate(OpenGate):
         assert request is not None
         local_queue = self._engine.local_queue
         if permit.queue is not None:
-            self.leave_server(permit, withdrawn=True)  # if it has not left: it was not forwarded, or no longer
+            # If it has not left: the application is done with it, or it was not forwarded, or no longer.
+            self.leave_server(permit, withdrawn=self._turns is not None or not is_sample)
             local_queue.served(permit.account.number, 0, self.fixed_bytes + bytes_sent)  # the node has sent it
             super().settle(permit, bytes_sent, is_sample=False)
             return

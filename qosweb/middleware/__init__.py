@@ -2,7 +2,7 @@
 
     from qosweb.middleware import AsgiAdmission, Doorkeeper, guard
 
-    door = Doorkeeper.from_file("shop.webqos", capacity="2MB/s")
+    door = Doorkeeper.from_file("shop.webqos")
     guard(application, door)                            # an aiohttp application
     application = AsgiAdmission(application, door)      # any ASGI application
 
@@ -10,9 +10,9 @@ For another framework, describe each request by an `ApplicationRequest` and call
 
     decided = await door.enter(ApplicationRequest("GET", "/cart", [("Host", "shop.example")], "192.0.2.1"))
 
-A `Denial` has the status, header fields and text of the response. Close a `Permit` with the number of body bytes sent
-when the request is over. `response_fields` gives the header fields that tell the client the decision, `response_body`
-the body of a denial.
+How many requests run at a time is found. A `Denial` has the status, header fields and text of the response. Close a
+`Permit` with the number of body bytes sent when the request is over. `response_fields` gives the header fields that
+tell the client the decision, `response_body` the body of a denial.
 
 Each process has its own queue. For one queue over several nodes, put `qosweb serve --upstream` in front.
 """

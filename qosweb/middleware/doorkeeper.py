@@ -1,8 +1,12 @@
 """Doorkeeper: admission control inside the process of an application.
 
-`capacity`, in bytes per second, is set or measured. It is divided into channels of the rate `set channel`. A request
-holds a channel from its start until its handler is done. The size of a response is unknown in advance: a request is
-charged with the mean of its class at its start, and with the bytes really sent at its end.
+The application is a server of the scope "node" to the engine: a request holds one of its slots from its start until its
+handler is done. How many slots there are is found while it works, as for a server behind a proxy. Work is slot time.
+A handler that takes longer than LONG_S (an event stream, a WebSocket) gives its slot back.
+
+If a `capacity` in bytes per second is set by hand, there are channels of the rate `set channel` instead of slots. The
+size of a response is unknown in advance: a request is charged with the mean of its class at its start, and with the
+bytes really sent at its end.
 Needs a running event loop from the first request on.
 Above: `for_aiohttp`, `for_asgi`.  Below: `qosweb.admission`.
 """
@@ -10,7 +14,7 @@ Above: `for_aiohttp`, `for_asgi`.  Below: `qosweb.admission`.
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
+from collections import Counter, deque
 from http import HTTPStatus
 from typing import TYPE_CHECKING
 
@@ -19,6 +23,7 @@ from multidict import CIMultiDict
 from qosweb.admission import AdmissionControl, Clock, Denial, Permit, Wait
 from qosweb.engine.local.requests import Phase
 from qosweb.engine.replicated.compiled_policy import CompiledPolicy
+from qosweb.engine.replicated.upstreams import UpstreamReport
 from qosweb.errors import UsageError
 from qosweb.http.forwarded import TrustedNetworks
 from qosweb.http.hosts import parse_host
@@ -32,8 +37,13 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from qosweb.admission import Decided
+    from qosweb.admission.gate import Servers
 
 MEASURE_EVERY_S = 1.0
+LONG_S = 10.0  # a handler that takes longer holds no slot
+SLOTS_MAX = 1024
+ERROR = 500  # responses from here on: the application failed
+SERVERS = (("application", False),)  # the application as a pool of one server
 
 
 class ApplicationRequest:
@@ -67,10 +77,14 @@ class Doorkeeper:
         spec: str,
         *,
         capacity: str | None = None,
+        slots: int | None = None,
         source: str = "specification",
         trust_proxy: Iterable[str] = (),
     ) -> None:
-        """`capacity` is a rate such as ``2MB/s``; None: measured. Raises UsageError for an invalid `spec`.
+        """Admit requests by the specification `spec`. Raises UsageError if it is invalid.
+
+        How many requests run at a time is found, up to `slots`. `capacity` is a rate such as ``2MB/s`` instead:
+        channels of this rate are divided, and nothing is found.
 
         `trust_proxy`: networks such as ``10.0.0.0/8``. The client of a request from there is the last other address in
         its X-Forwarded-For or Forwarded, as with ``qosweb serve --trust-proxy``. Leave it out if the server in which
@@ -85,12 +99,23 @@ class Doorkeeper:
             self._capacity_bps = None if capacity is None else parse_byte_rate(capacity)
         except ValueError as error:
             raise UsageError(f"capacity: {error}") from None
+        if slots is not None and (slots < 1 or capacity is not None):
+            raise UsageError("slots: at least 1, and only without a capacity")
+        self._slots = SLOTS_MAX if slots is None else slots
+        self._running: deque[tuple[float, Permit]] = deque()  # by start: the slots given in the last LONG_S
         self._clock = Clock()
         self._control: AdmissionControl | None = None
         self._measuring: asyncio.Task[None] | None = None
 
     @classmethod
-    def from_file(cls, path: str | Path, *, capacity: str | None = None, trust_proxy: Iterable[str] = ()) -> Doorkeeper:
+    def from_file(
+        cls,
+        path: str | Path,
+        *,
+        capacity: str | None = None,
+        slots: int | None = None,
+        trust_proxy: Iterable[str] = (),
+    ) -> Doorkeeper:
         """Read the specification from a file. Raises UsageError if the file cannot be read or is invalid."""
         try:
             with open(path, encoding="utf-8") as file:
@@ -98,11 +123,12 @@ class Doorkeeper:
         except (OSError, UnicodeDecodeError) as error:
             reason = error.strerror if isinstance(error, OSError) else "not UTF-8"
             raise UsageError(f"{path}: {reason}") from None
-        return cls(text, capacity=capacity, source=str(path), trust_proxy=trust_proxy)
+        return cls(text, capacity=capacity, slots=slots, source=str(path), trust_proxy=trust_proxy)
 
     async def enter(self, request: ApplicationRequest) -> Permit | Denial:
         """Wait until the request may start or is denied. Close the permit when the request is over.
 
+        Tell an error of the application by `Permit.leave_server(failed=True)` before.
         If the task is cancelled, the request leaves the queue.
         """
         control = self._opened()
@@ -120,7 +146,7 @@ class Doorkeeper:
             elif isinstance(decided, Permit):  # the task was cancelled just before
                 decided.close(0, is_sample=False)
 
-        entered = control.enter(request, account, on_decided)
+        entered = control.enter(request, account, on_decided, servers=self._servers)
         if isinstance(entered, Wait):
             try:
                 decided = await decision
@@ -133,6 +159,8 @@ class Doorkeeper:
         else:
             decided = entered
         assert isinstance(decided, Permit | Denial)  # there is no other node to go to
+        if isinstance(decided, Permit) and self._servers is not None:
+            self._running.append((self._clock.read(), decided))
         return decided
 
     def waiting(self) -> Counter[str]:
@@ -140,7 +168,8 @@ class Doorkeeper:
         if self._control is None or self._control.engine is None:
             return Counter()
         engine = self._control.engine
-        waiting = [one for one in engine.local_queue.requests if one.phase in (Phase.WAITING, Phase.READY)]
+        queue = engine.local_queue if self._servers is None else engine.slot_queue(self._servers)
+        waiting = [one for one in queue.requests if one.phase in (Phase.WAITING, Phase.READY)]
         return Counter(engine.machine.classes[one.class_number].name for one in waiting)
 
     def change_policy(self, spec: str, source: str = "specification") -> None:
@@ -157,6 +186,12 @@ class Doorkeeper:
         if self._control is not None:
             self._control.close()
         self._control = self._measuring = None
+        self._running.clear()
+
+    @property
+    def _servers(self) -> Servers | None:
+        """The pool whose slots are divided; None: channels are."""
+        return SERVERS if self._capacity_bps is None else None
 
     def _opened(self) -> AdmissionControl:
         """Admission control, created with the first request."""
@@ -164,10 +199,15 @@ class Doorkeeper:
             return self._control
         loop = asyncio.get_running_loop()
         self._control = control = AdmissionControl(
-            loop, self._clock, self._policy, name="application", capacity_bps=self._capacity_bps
-        )
+            loop, self._clock, self._policy, name="application", capacity_bps=self._capacity_bps,
+            is_application=True,
+        )  # fmt: skip
         control.report()
         assert control.driver is not None
+        assert control.engine is not None
+        if self._servers is not None:
+            [(name, is_shared)] = self._servers
+            control.engine.report_upstreams([UpstreamReport(name, "", is_shared, 1, self._slots, (), ())])
         control.driver.turn()
         self._measuring = loop.create_task(self._measure(control), name="doorkeeper")
         return control
@@ -177,6 +217,13 @@ class Doorkeeper:
             await asyncio.sleep(MEASURE_EVERY_S)
             await control.sample_load()
             control.report()
+            self._end_long(self._clock.read() - LONG_S)
+
+    def _end_long(self, before: float) -> None:
+        """Requests that started before this time hold no slot any longer."""
+        while self._running and self._running[0][0] < before:
+            _, permit = self._running.popleft()
+            permit.leave_server(withdrawn=True)
 
 
 def response_fields(decided: Permit | Denial) -> list[tuple[str, str]]:

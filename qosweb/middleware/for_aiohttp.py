@@ -1,17 +1,18 @@
 """Admission control as the first middleware of an aiohttp application.
 
-A denied request gets its response here and never reaches a handler. An admitted request releases its channel when its
+A denied request gets its response here and never reaches a handler. An admitted request releases its slot when its
 handler returns. The doorkeeper closes with the application.
 """
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING
 
 from aiohttp import web
 
 from qosweb.admission import Denial
-from qosweb.middleware.doorkeeper import ApplicationRequest, response_body, response_fields
+from qosweb.middleware.doorkeeper import ERROR, ApplicationRequest, response_body, response_fields
 
 if TYPE_CHECKING:
     from aiohttp.typedefs import Handler, Middleware
@@ -40,15 +41,19 @@ def _admission(door: Doorkeeper) -> Middleware:
         if isinstance(decided, Denial):
             media_type, body = response_body(decided, asked)
             return web.Response(status=decided.status, body=body, headers={"Content-Type": media_type, **headers})
-        size = 0
+        size, failed = 0, True
         try:
             response = await handler(request)
-            size = _size_of(response)
+            size, failed = _size_of(response), response.status >= ERROR
         except web.HTTPException as answer:
-            size = _size_of(answer)
+            size, failed = _size_of(answer), answer.status >= ERROR
             answer.headers.update(headers)
             raise
+        except asyncio.CancelledError:
+            decided.leave_server(withdrawn=True)
+            raise
         finally:
+            decided.leave_server(failed=failed)
             decided.close(size)
         if not response.prepared:
             response.headers.update(headers)

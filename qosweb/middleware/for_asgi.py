@@ -6,11 +6,12 @@ lifespan.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import TYPE_CHECKING, Any
 
 from qosweb.admission import Permit
-from qosweb.middleware.doorkeeper import ApplicationRequest, response_body, response_fields
+from qosweb.middleware.doorkeeper import ERROR, ApplicationRequest, response_body, response_fields
 
 if TYPE_CHECKING:
     from qosweb.admission import Denial
@@ -43,11 +44,12 @@ class AsgiAdmission:
             await self._app(scope, receive, send)
 
     async def _pass(self, permit: Permit, scope: Message, receive: Receive, send: Send) -> None:
-        size = 0
+        size, status = 0, 0
 
         async def sent(message: Message) -> None:
-            nonlocal size
+            nonlocal size, status
             if message["type"] == "http.response.start":
+                status = message["status"]
                 message = {**message, "headers": [*message.get("headers", ()), *_encoded(permit)]}
             elif message["type"] == "http.response.body":
                 size += len(message.get("body", b""))
@@ -55,7 +57,11 @@ class AsgiAdmission:
 
         try:
             await self._app(scope, receive, sent)
+        except asyncio.CancelledError:
+            permit.leave_server(withdrawn=True)
+            raise
         finally:
+            permit.leave_server(failed=not 0 < status < ERROR)
             permit.close(size)
 
     async def _live(self, scope: Message, receive: Receive, send: Send) -> None:

@@ -95,6 +95,11 @@ class RequestQueue(ABC):
         )
 
     @property
+    def requests(self) -> list[Request]:
+        """All unfinished requests."""
+        return list(self._own.values())
+
+    @property
     def waiting(self) -> int:
         """Waiting requests of this node."""
         return self._waiting
