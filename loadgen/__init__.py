@@ -18,7 +18,6 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from loadgen.errors import UsageError
     from loadgen.load import run_load
     from loadgen.options import LoadOptions
     from loadgen.results.assertions import parse_assertion
@@ -29,6 +28,7 @@ if TYPE_CHECKING:
     from loadgen.trace.files import read_trace
     from loadgen.trace.making import make_trace
     from loadgen.trace.request import TraceRequest
+    from qosweb.errors import UsageError
 
 __all__ = [
     "LoadOptions",
@@ -48,7 +48,7 @@ __all__ = [
 _NAMES_BY_MODULE = {
     "loadgen.results.assertions": ("parse_assertion",),
     "loadgen.results.comparison": ("compare",),
-    "loadgen.errors": ("UsageError",),
+    "qosweb.errors": ("UsageError",),
     "loadgen.load": ("run_load",),
     "loadgen.options": ("LoadOptions",),
     "loadgen.results.results": ("Result",),

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from loadgen.errors import UsageError
 from loadgen.options import LoadOptions
 from loadgen.results.results import RunFacts, suggests_secret
 from loadgen.run.messages import Job
@@ -28,6 +27,7 @@ from loadgen.send.resolve import parse_target
 from loadgen.send.spread import parse_spread
 from loadgen.trace.files import TraceFacts, read_trace, survey, write_trace, writing
 from loadgen.trace.request import TraceRequest, fault_in_field
+from qosweb.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

@@ -2,51 +2,33 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 import sys
 import tomllib
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING
 
 from qosweb.analytics.command_line import add_analyze
-from qosweb.errors import UsageError, did_you_mean
-from qosweb.help_text import HelpFormatter, complete_files
+from qosweb.command_parser import CommandParser, run_command_line
+from qosweb.errors import UsageError
 from qosweb.settings import ENV_PREFIX, GROUPS, OPTIONS, gather
-from qosweb.terminal_text import escape_controls
 from qosweb.tools import command_line as tools
 from qosweb.version import VERSION
 
 if TYPE_CHECKING:
+    import argparse
     from collections.abc import Sequence
 
     from qosweb.settings import ServeSettings
 
 
-class _Parser(argparse.ArgumentParser):
-    """An ArgumentParser whose errors are one line, without the usage."""
-
-    def error(self, message: str) -> NoReturn:
-        raise UsageError(f"{message} (see {self.prog} --help)")
-
-
 def main(argv: Sequence[str] | None = None) -> int:
-    try:
-        return _run(sys.argv[1:] if argv is None else list(argv))
-    except UsageError as error:
-        print(f"qosweb: error: {escape_controls(str(error))}", file=sys.stderr)
-        return 2
-    except KeyboardInterrupt:
-        return 130
+    return run_command_line("qosweb", _run, argv)
 
 
-def make_parser() -> argparse.ArgumentParser:
+def make_parser() -> CommandParser:
     """The parser of all commands. `shtab` makes shell completions from it."""
-    return _make_parser()[0]
-
-
-def _make_parser() -> tuple[argparse.ArgumentParser, argparse._SubParsersAction[_Parser]]:
-    parser = _Parser(
+    parser = CommandParser(
         prog="qosweb",
         description="A distributed HTTP server with enforceable quality-of-service guarantees.",
         epilog="""\
@@ -56,39 +38,21 @@ examples:
   qosweb serve --root site --spec shop.webqos      serve a folder
   qosweb status --watch                            watch the cluster
   qosweb COMMAND --help                            options and examples of a command""",
-        formatter_class=HelpFormatter,
-        allow_abbrev=False,
     )
     parser.add_argument("--version", action="version", version=f"qosweb {VERSION}")
-    commands = parser.add_subparsers(dest="command", metavar="COMMAND", title="commands")
-
-    def add(name: str, text: str) -> argparse.ArgumentParser:
-        return commands.add_parser(name, help=text, formatter_class=HelpFormatter, allow_abbrev=False)
-
+    add = parser.add_commands()
     _add_serve(add("serve", "serve a folder, or forward to another server"))
     _add_demo(add("demo", "run a cluster with a sample site"))
     tools.add_commands(add)
     add_analyze(add("analyze", "verify from the logs whether guarantees were kept"))
-    complete_files(parser)
-    for command in commands.choices.values():
-        complete_files(command)
-    return parser, commands
+    parser.complete_files()
+    return parser
 
 
 def _run(argv: list[str]) -> int:
-    parser, commands = _make_parser()
-    if argv and not argv[0].startswith("-") and argv[0] not in commands.choices:
-        raise UsageError(f"unknown command '{argv[0]}'{did_you_mean(argv[0], commands.choices)}")
-    arguments, unknown = parser.parse_known_args(argv)
-    if unknown:
-        what = "unknown option" if unknown[0].startswith("-") else "unexpected argument"
-        chosen = commands.choices.get(arguments.command, parser)
-        known = [flag for action in chosen._actions for flag in action.option_strings]  # noqa: SLF001
-        raise UsageError(f"{what} '{unknown[0]}'{did_you_mean(unknown[0].partition('=')[0], known)}")
-    if arguments.command is None:
-        parser.print_help()
+    arguments = make_parser().parse_command(argv)
+    if arguments is None:
         return 0
-
     if arguments.command in tools.COMMANDS:
         return tools.run(arguments)
     if arguments.command == "analyze":

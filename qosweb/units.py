@@ -1,4 +1,4 @@
-"""Parses and formats sizes, durations, counts and network addresses. Pure.
+"""Parses and formats sizes, durations, numbers and network addresses. Pure.
 
 Sizes are powers of 1024 (``64KB`` is 65,536 bytes), as in the WebQoS language.
 """
@@ -23,7 +23,7 @@ _BYTES_PER = {
     "gb": 1 << 30,
     "gib": 1 << 30,
 }
-_SECONDS_PER = {"": 1.0, "ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
+_SECONDS_PER = {"": 1.0, "us": 1e-6, "ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +71,27 @@ def parse_duration_s(text: str) -> float:
     return number * per
 
 
+def parse_positive_duration_s(text: str) -> float:
+    """Parse a duration above 0 into seconds. Raises ValueError."""
+    if (seconds := parse_duration_s(text)) <= 0:
+        raise ValueError(f"'{text}' is not greater than 0; write a duration such as 500ms, 10s or 2min")
+    return seconds
+
+
+def parse_number(text: str, what: str) -> float:
+    """Parse a number of at least 0. The error says that the text is not ``what``. Raises ValueError."""
+    if not re.fullmatch(r"[0-9]{1,15}(?:\.[0-9]{1,9})?", text.strip()):
+        raise ValueError(f"'{text}' is not {what}")
+    return float(text)
+
+
+def parse_positive_count(text: str) -> int:
+    """Parse a whole number of at least one. Raises ValueError."""
+    if not re.fullmatch(r"[0-9]{1,15}", text.strip()) or int(text) < 1:
+        raise ValueError(f"'{text}' is not a whole number of at least 1")
+    return int(text)
+
+
 def parse_count(text: str) -> int:
     """Parse a whole number. Raises ValueError."""
     if not re.fullmatch(r"[0-9]{1,15}", text.strip()):
@@ -90,6 +111,14 @@ def parse_address(text: str) -> Address:
     if match is None:
         raise ValueError(f"'{text}' is not an address; write HOST:PORT, such as 127.0.0.1:8080 or [::1]:8080")
     return Address(match[1] or match[2] or "0.0.0.0", _port(match[3], text))
+
+
+def format_ms(microseconds: float) -> str:
+    """Text with three significant digits: ``0.213 ms``, ``12.4 ms``, ``3.02 s``."""
+    if microseconds < 999_500:
+        milliseconds = microseconds / 1e3
+        return f"{milliseconds:.{3 if milliseconds < 1 else 2 if milliseconds < 10 else 1}f} ms"
+    return f"{microseconds / 1e6:.2f} s"
 
 
 def _port(digits: str, text: str) -> int:

@@ -29,7 +29,7 @@ PURE = (
     "qosweb/units.py", "qosweb/version.py", "qosweb/upstream_settings.py", "qosweb/server/proxy/health.py",
     "qosweb/server/proxy/retry_budget.py",
     "loadgen/send/response_reader.py", "loadgen/results/assertions.py", "loadgen/results/comparison.py",
-    "loadgen/errors.py", "loadgen/results/hdr_log.py", "loadgen/experiments/timelines.py",
+    "loadgen/results/hdr_log.py", "loadgen/experiments/timelines.py",
     "loadgen/experiments/evidence.py", "loadgen/experiments/findings.py", "loadgen/experiments/judging.py",
     "loadgen/experiments/layout.py", "loadgen/experiments/outages.py", "loadgen/experiments/published_figures.py",
     "loadgen/results/histogram.py", "loadgen/options.py", "loadgen/results/outcomes.py", "loadgen/send/think_times.py",
@@ -37,7 +37,7 @@ PURE = (
     "loadgen/results/tally.py", "loadgen/send/targets.py", "loadgen/trace/arrivals.py", "loadgen/trace/as_log.py",
     "loadgen/trace/class_headers.py", "loadgen/trace/synthetic_spec.py", "loadgen/trace/flash_crowds.py",
     "loadgen/trace/curves.py", "loadgen/trace/transforms.py", "loadgen/trace/logs.py",
-    "loadgen/trace/page_mix.py", "loadgen/trace/request.py", "loadgen/units.py",
+    "loadgen/trace/page_mix.py", "loadgen/trace/request.py",
 )  # fmt: skip
 PURE_BUT_FOR = (
     "cluster/__main__.py",
@@ -57,7 +57,11 @@ PURE_MAY_USE = frozenset({"urllib.parse"})
 # What a package may not import, however deep.
 FORBIDDEN_IMPORTS = {
     "cluster": ("qosweb", "loadgen", "aiohttp"),
-    "loadgen": ("qosweb", "cluster"),
+    "loadgen": (
+        "cluster", "qosweb.admission", "qosweb.analytics", "qosweb.blocklist", "qosweb.demo", "qosweb.engine",
+        "qosweb.http", "qosweb.middleware", "qosweb.releases", "qosweb.server", "qosweb.settings", "qosweb.tools",
+        "qosweb.webqos",
+    ),
     "qosweb": ("loadgen", "tests"),
     # Server and middleware both use admission control, and nothing of each other.
     "qosweb/admission": (
@@ -223,7 +227,6 @@ SHARED_CLASS_NAMES = frozenset(
     {
         "Above", "Below",  # what a layer of the stack calls in its neighbours
         "And", "Or", "Not", "Has", "Like", "Relative",  # syntax tree and model: before and after names are resolved
-        "UsageError", "_Parser",  # loadgen and qosweb do not import each other
     }
 )  # fmt: skip
 

@@ -8,11 +8,11 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
-from loadgen.errors import UsageError, read
 from loadgen.trace.as_log import Cluster, all_shares, log_lines
 from loadgen.trace.files import Surveyor, TraceFacts
 from loadgen.trace.synthetic_spec import Unnameable, specification
-from loadgen.units import parse_count, parse_number, parse_positive_duration_s, parse_size
+from qosweb.errors import UsageError, read_option
+from qosweb.units import parse_number, parse_positive_count, parse_positive_duration_s, parse_size
 
 if TYPE_CHECKING:
     import argparse
@@ -66,20 +66,20 @@ def cluster_of(arguments: argparse.Namespace, mix: Sequence[MixPart]) -> Cluster
         name, equals, part = text.rpartition("=")
         if not equals or name not in classes:
             raise UsageError(f"--share {text}: write CLASS=PERCENT with a class of the mix, such as A=30%")
-        number = read(lambda given: parse_number(given.removesuffix("%"), "a part such as 30%"), part, "--share")
+        number = read_option(lambda given: parse_number(given.removesuffix("%"), "a part such as 30%"), part, "--share")
         parts[name] = number / 100
     if sum(parts.values()) > 1:
         raise UsageError(f"--share: the shares add up to {100 * sum(parts.values()):g}%, which is more than 100%")
-    nodes = read(parse_count, arguments.nodes or "3", "--nodes")
+    nodes = read_option(parse_positive_count, arguments.nodes or "3", "--nodes")
     if nodes > NODES_MAX:
         raise UsageError(f"--nodes {nodes}: at most {NODES_MAX}")
     capacity, size = (
-        read(parse_size, given or usual, option)
+        read_option(parse_size, given or usual, option)
         for given, usual, option in ((arguments.capacity, "2MB", "--capacity"), (arguments.size, "16KB", "--size"))
     )
     if not capacity or not size:
         raise UsageError("--capacity and --size have to be greater than 0")
-    lifetime_s = read(parse_positive_duration_s, arguments.lifetime or "500ms", "--lifetime")
+    lifetime_s = read_option(parse_positive_duration_s, arguments.lifetime or "500ms", "--lifetime")
     begin_s = _begin_s(arguments.log_begin)
     shares = all_shares(parts, classes)
     spec = _spec(arguments.log_spec) if arguments.log_spec else _spec_of(mix, shares, lifetime_s)

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from loadgen.errors import UsageError, read
 from loadgen.send.spread import parse_spread
-from loadgen.units import parse_count, parse_number
+from qosweb.errors import UsageError, read_option
+from qosweb.units import parse_number, parse_positive_count
 
 if TYPE_CHECKING:
     import argparse
@@ -74,7 +74,7 @@ def _act(arguments: argparse.Namespace) -> int:
     parse_spread(arguments.spread, 2)
     if not arguments.seed.isdigit() or len(arguments.seed) > 12:
         raise UsageError(f"--seed: '{arguments.seed}' is not a whole number")
-    count = read(parse_count, arguments.nodes, "--nodes") if arguments.nodes else 1
+    count = read_option(parse_positive_count, arguments.nodes, "--nodes") if arguments.nodes else 1
     if count > _NODES_MAX:
         raise UsageError(f"--nodes: at most {_NODES_MAX}")
     size = Size(
@@ -109,7 +109,7 @@ def _chosen(names: list[str], known: dict[str, Experiment]) -> list[Experiment]:
 
 
 def _scale(text: str, option: str) -> float:
-    scale = read(lambda one: parse_number(one, "a number such as 2"), text, option)
+    scale = read_option(lambda one: parse_number(one, "a number such as 2"), text, option)
     if not 0 < scale <= _SCALE_MAX:
         raise UsageError(f"{option}: has to be more than 0 and at most {_SCALE_MAX:g}")
     return scale

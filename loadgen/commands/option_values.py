@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from loadgen.errors import UsageError
 from loadgen.trace.request import TOKEN, fault_in_body, fault_in_field
-from loadgen.units import parse_size
+from qosweb.errors import UsageError
+from qosweb.units import parse_size
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

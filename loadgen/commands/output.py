@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from loadgen.errors import UsageError
 from loadgen.results.hdr_log import hdr_log, percentiles
 from loadgen.results.summary import render
+from qosweb.errors import UsageError
 
 if TYPE_CHECKING:
     import argparse

@@ -10,10 +10,10 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
-from loadgen.errors import UsageError
 from loadgen.options import LoadOptions
 from loadgen.send.spread import written
 from loadgen.trace.request import fault_in_field
+from qosweb.errors import UsageError
 
 if TYPE_CHECKING:
     import argparse

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from loadgen.commands.output import write_outputs
-from loadgen.errors import UsageError
 from loadgen.results.assertions import parse_assertion
 from loadgen.results.comparison import compare, render_comparison
 from loadgen.results.results_file import read_summary
+from qosweb.errors import UsageError
 
 if TYPE_CHECKING:
     import argparse

@@ -11,7 +11,6 @@ from msgspec.structs import replace
 from loadgen.commands.option_values import read_body, read_fields, read_method
 from loadgen.commands.output import write_outputs
 from loadgen.commands.replay_options import options_of, tell_left_out, tell_taken
-from loadgen.errors import UsageError, read
 from loadgen.load import parse_targets, send_trace, spooled
 from loadgen.options import LoadOptions
 from loadgen.results.assertions import parse_assertion
@@ -21,7 +20,8 @@ from loadgen.run.progress import make_display
 from loadgen.send.targets import split_address
 from loadgen.trace.files import read_trace, survey
 from loadgen.trace.request import WITH_BODY, TraceRequest, fault_in
-from loadgen.units import parse_count, parse_number, parse_positive_duration_s, parse_size
+from qosweb.errors import UsageError, read_option
+from qosweb.units import parse_number, parse_positive_count, parse_positive_duration_s, parse_size
 
 if TYPE_CHECKING:
     import argparse
@@ -145,14 +145,14 @@ def _redirects(text: str) -> int:
 
 # Options that are one value: the field of LoadOptions, how it is written, and what reads it.
 _VALUES: tuple[tuple[str, str, Callable[[str], float]], ...] = (
-    ("processes", "--processes", parse_count),
-    ("connections", "--connections", parse_count),
+    ("processes", "--processes", parse_positive_count),
+    ("connections", "--connections", parse_positive_count),
     ("timeout_s", "--timeout", parse_positive_duration_s),
     ("connect_timeout_s", "--connect-timeout", parse_positive_duration_s),
     ("send_within_s", "--send-within", parse_positive_duration_s),
     ("body_max", "--body-max", parse_size),
     ("redirects_max", "--redirects", _redirects),
-    ("clients", "-c", parse_count),
+    ("clients", "-c", parse_positive_count),
     ("lasting_s", "-z", parse_positive_duration_s),
     ("pause_s", "--pause", parse_positive_duration_s),
 )
@@ -164,7 +164,7 @@ def _given(arguments: argparse.Namespace) -> dict[str, object]:
     for field, option, parse in _VALUES:
         text = getattr(arguments, {"-c": "clients", "-z": "lasting"}.get(option, option[2:].replace("-", "_")))
         if text is not None:
-            found[field] = read(parse, text, option)
+            found[field] = read_option(parse, text, option)
     for field in ("spread", "ca", "insecure", "allow_remote"):
         if value := getattr(arguments, field):
             found[field] = value
@@ -243,7 +243,7 @@ def _run(arguments: argparse.Namespace, file: str, urls: list[str], options: Loa
         for assertion in assertions:
             assertion.check_class(known.classes)
     tell_left_out(arguments, [name for name in options.headers if suggests_secret(name)])
-    every_s = read(parse_positive_duration_s, arguments.progress, "--progress") if arguments.progress else None
+    every_s = read_option(parse_positive_duration_s, arguments.progress, "--progress") if arguments.progress else None
     display = make_display(quiet=arguments.quiet, every_s=every_s)
     summary = send_trace(file, arguments.trace, known, targets, options, display, arguments.out)
     code = write_outputs(arguments, summary, assertions)
@@ -251,7 +251,7 @@ def _run(arguments: argparse.Namespace, file: str, urls: list[str], options: Loa
 
 
 def _speed(arguments: argparse.Namespace) -> float:
-    speed = read(lambda text: parse_number(text, "a number"), arguments.speed, "--speed")
+    speed = read_option(lambda text: parse_number(text, "a number"), arguments.speed, "--speed")
     if speed <= 0:
         raise UsageError("--speed: has to be greater than 0")
     return speed

@@ -11,13 +11,13 @@ from msgspec import UNSET
 
 from loadgen.commands.as_log import add_options, cluster_of, write_log
 from loadgen.commands.option_values import read_body, read_method
-from loadgen.errors import UsageError, read
 from loadgen.trace import transforms
 from loadgen.trace.arrivals import KINDS
 from loadgen.trace.files import lines_of, read_trace, reading, write_trace, writing
 from loadgen.trace.logs import NOT_A_LINE, LogReader, as_trace
 from loadgen.trace.making import make_trace, parse_mixes
-from loadgen.units import parse_duration_s, parse_number, parse_positive_duration_s
+from qosweb.errors import UsageError, read_option
+from qosweb.units import parse_duration_s, parse_number, parse_positive_duration_s
 
 if TYPE_CHECKING:
     import argparse
@@ -113,11 +113,11 @@ def _made(arguments: argparse.Namespace) -> Iterator[TraceRequest]:
     method = read_method(arguments.method or ("POST" if arguments.body else "GET"))
     return make_trace(
         arguments.rate,
-        read(parse_positive_duration_s, arguments.duration, "--duration") if arguments.duration else None,
+        read_option(parse_positive_duration_s, arguments.duration, "--duration") if arguments.duration else None,
         mix=arguments.mix,
         flash=arguments.flash,
         arrivals=arguments.arrivals or "poisson",
-        zipf=read(lambda text: parse_number(text, "an exponent such as 1.1"), arguments.zipf or "0", "--zipf"),
+        zipf=read_option(lambda text: parse_number(text, "an exponent such as 1.1"), arguments.zipf or "0", "--zipf"),
         method=method,
         body=read_body(arguments.body, method) if arguments.body else UNSET,
         headers=arguments.header,
@@ -137,8 +137,8 @@ def _given(arguments: argparse.Namespace, dice: random.Random) -> Iterator[Trace
             )
         factor = _factor(arguments.rate[1:], "--rate x")
     speed = _factor(arguments.speed, "--speed ") if arguments.speed else 1.0
-    begin_s = read(parse_duration_s, arguments.begin, "--from") if arguments.begin else 0.0
-    end_s = read(parse_duration_s, arguments.end, "--to") if arguments.end else math.inf
+    begin_s = read_option(parse_duration_s, arguments.begin, "--from") if arguments.begin else 0.0
+    end_s = read_option(parse_duration_s, arguments.end, "--to") if arguments.end else math.inf
     if begin_s >= end_s:
         raise UsageError("--from has to be before --to")
     sources: list[Iterable[TraceRequest]] = [read_trace(name) for name in arguments.traces]
@@ -155,7 +155,7 @@ def _given(arguments: argparse.Namespace, dice: random.Random) -> Iterator[Trace
 
 
 def _factor(text: str, option: str) -> float:
-    factor = read(lambda given: parse_number(given, "a factor such as 2 or 0.5"), text, option.strip())
+    factor = read_option(lambda given: parse_number(given, "a factor such as 2 or 0.5"), text, option.strip())
     if not 0 < factor <= 10_000:
         raise UsageError(f"{option}{text}: has to be greater than 0 and at most 10000")
     return factor

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from loadgen.errors import UsageError
 from loadgen.experiments.findings import Check, ExperimentFindings
 from loadgen.experiments.html_report import page
 from loadgen.experiments.log_analysis import analyse
 from loadgen.experiments.plots import draw
 from loadgen.experiments.processes import CannotRun
 from loadgen.experiments.workbench import Workbench
+from qosweb.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import msgspec
 
-from loadgen.errors import UsageError
 from loadgen.experiments.evidence import (
     DENIED,
     MOVED,
@@ -40,6 +39,7 @@ from loadgen.trace.arrivals import requests, stages
 from loadgen.trace.curves import CurvePiece
 from loadgen.trace.files import write_trace, writing
 from loadgen.trace.page_mix import MixPart
+from qosweb.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -8,10 +8,10 @@ import re
 from fractions import Fraction
 from typing import TYPE_CHECKING, NamedTuple
 
-from loadgen.errors import UsageError
 from loadgen.results.histogram import Histogram
 from loadgen.results.outcomes import OUTCOMES
-from loadgen.units import format_ms, parse_duration_s
+from qosweb.errors import UsageError
+from qosweb.units import format_ms, parse_duration_s
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

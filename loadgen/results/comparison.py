@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from loadgen.results.histogram import Histogram
 from loadgen.results.outcomes import OUTCOMES
 from loadgen.results.summary import PERCENTILES
-from loadgen.units import format_ms
+from qosweb.units import format_ms
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from loadgen.errors import UsageError
 from loadgen.results.recount import recount
 from loadgen.results.results import FirstLine, Result, request_of
 from loadgen.results.summary import RunSummary
 from loadgen.trace.files import lines_of, reading
 from loadgen.trace.request import fault_in
+from qosweb.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -8,7 +8,7 @@ from loadgen.results.histogram import Histogram
 from loadgen.results.outcomes import ACCEPTED, DENIED, FAILED, OUTCOMES, UNSENT
 from loadgen.results.results import RunFacts
 from loadgen.results.tally import ClassTally, RunTally
-from loadgen.units import format_ms
+from qosweb.units import format_ms
 
 PERCENTILES = (50.0, 90.0, 99.0, 99.9)
 _LATE_WARN_US = 10_000

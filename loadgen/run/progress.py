@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Protocol, TextIO
 from loadgen.results.histogram import Histogram
 from loadgen.results.outcomes import ACCEPTED, OUTCOMES
 from loadgen.results.tally import ClassTally, RunTally
-from loadgen.units import format_ms
+from qosweb.units import format_ms
 
 if TYPE_CHECKING:
     from rich.console import Group

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, BinaryIO, NamedTuple, cast
 
 import msgspec
 
-from loadgen.errors import UsageError
 from loadgen.run import messages as messages
+from qosweb.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

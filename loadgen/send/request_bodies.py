@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from loadgen.errors import UsageError
 from loadgen.trace.request import BODY_MAX
+from qosweb.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -7,8 +7,8 @@ import re
 import socket
 from typing import TYPE_CHECKING
 
-from loadgen.errors import UsageError
 from loadgen.send.targets import Target, is_loopback, split_address
+from qosweb.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

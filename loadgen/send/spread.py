@@ -5,8 +5,8 @@ from __future__ import annotations
 from itertools import accumulate
 from typing import TYPE_CHECKING
 
-from loadgen.errors import UsageError
-from loadgen.units import parse_number
+from qosweb.errors import UsageError
+from qosweb.units import parse_number
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

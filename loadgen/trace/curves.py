@@ -10,7 +10,7 @@ import math
 import re
 from typing import NamedTuple
 
-from loadgen.units import parse_number, parse_positive_duration_s
+from qosweb.units import parse_number, parse_positive_duration_s
 
 RATE_MAX = 10_000_000.0
 _PIECES_PER_DAY = 96  # linear pieces of a sine: within 0.06 % of its swing

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, BinaryIO, NamedTuple, cast
 
 import msgspec
 
-from loadgen.errors import UsageError
 from loadgen.trace.request import WITH_BODY, TraceRequest, fault_in
+from qosweb.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from loadgen.units import parse_duration_s, parse_number, parse_positive_duration_s
+from qosweb.units import parse_duration_s, parse_number, parse_positive_duration_s
 
 _FORM = re.compile(r"(?:(?P<class>.+)=)?x(?P<factor>[0-9.]+)@(?P<begin>[0-9.]+[a-z]*)\+(?P<lasting>[0-9.]+[a-z]*)")
 

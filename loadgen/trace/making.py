@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 from msgspec import UNSET
 
-from loadgen.errors import UsageError, read
 from loadgen.trace.arrivals import KINDS, requests, stages
 from loadgen.trace.class_headers import parse_headers
 from loadgen.trace.curves import parse_curve
 from loadgen.trace.flash_crowds import parse_crowd
 from loadgen.trace.page_mix import MixPart, parse_mix
+from qosweb.errors import UsageError, read_option
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -52,7 +52,7 @@ def make_trace(
         fields = parse_headers(headers, names)
     except ValueError as error:
         raise UsageError(f"--header: {error}") from None
-    crowds = [read(parse_crowd, text, "--flash") for text in flash]
+    crowds = [read_option(parse_crowd, text, "--flash") for text in flash]
     for crowd in crowds:
         if crowd.class_name and crowd.class_name not in names:
             known = ", ".join(name for name in names if name) or "none"
@@ -61,7 +61,7 @@ def make_trace(
         raise UsageError(f"--arrivals '{arrivals}': use {' or '.join(KINDS)}")
     if not 0 <= zipf <= _ZIPF_MAX:
         raise UsageError(f"--zipf: at most {_ZIPF_MAX:g}")
-    course = stages(read(lambda text: parse_curve(text, duration_s), str(rate), "--rate"), parts, crowds)
+    course = stages(read_option(lambda text: parse_curve(text, duration_s), str(rate), "--rate"), parts, crowds)
     expected = sum(stage.piece.area for stage in course)
     if expected > _REQUESTS_MAX:
         raise UsageError(
@@ -81,4 +81,4 @@ def make_trace(
 
 def parse_mixes(texts: Sequence[str]) -> list[MixPart]:
     """Parse the parts of a mix. Without any: one class without a name that requests ``/``."""
-    return [read(parse_mix, text, "--mix") for text in texts] or [MixPart("", 1.0, "/")]
+    return [read_option(parse_mix, text, "--mix") for text in texts] or [MixPart("", 1.0, "/")]

@@ -8,7 +8,7 @@ from itertools import accumulate
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from loadgen.trace.request import CLASS_LEN_MAX, fault_in_url
-from loadgen.units import parse_number
+from qosweb.units import parse_number
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -15,16 +15,16 @@ from qosweb.analytics.read import policies, sources
 from qosweb.analytics.read.rows import NOT_TESTED, VIOLATED, AnalysisLimits, AnalysisRequest
 from qosweb.analytics.spark.progress import StepProgress
 from qosweb.analytics.spark.session import is_submitted, short_message, spark_session
-from qosweb.errors import UsageError
+from qosweb.errors import UsageError, read_option
 from qosweb.plots import need_matplotlib
 from qosweb.terminal_text import escape_controls
-from qosweb.tools.situation import read_option
+from qosweb.tools.situation import read_literal
 from qosweb.units import parse_duration_s, parse_size
 from qosweb.webqos import values
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     from pyspark.sql import SparkSession
 
@@ -215,10 +215,10 @@ def _follow(
 
 def _pace(arguments: argparse.Namespace) -> tuple[float, float]:
     """The interval between reads and the allowed lateness of a line, in seconds."""
-    every_s = _read(parse_duration_s, arguments.every, "--every")
+    every_s = read_option(parse_duration_s, arguments.every, "--every")
     if not EVERY_MIN_S <= every_s <= EVERY_MAX_S:
         raise UsageError(f"--every {arguments.every}: must be from {EVERY_MIN_S:g} s to {EVERY_MAX_S:g} s")
-    return every_s, _read(parse_duration_s, arguments.late, "--late")
+    return every_s, read_option(parse_duration_s, arguments.late, "--late")
 
 
 def settings(master: str, size: int | None) -> dict[str, str]:
@@ -255,31 +255,24 @@ def limits_of(arguments: argparse.Namespace) -> AnalysisLimits:
         tolerance=_share(arguments.tolerance, "--tolerance"),
         run_tolerance=_share(arguments.run_tolerance, "--run-tolerance"),
         rate_tolerance=_share(arguments.rate_tolerance, "--rate-tolerance"),
-        slack_ms=_read(parse_duration_s, arguments.slack, "--slack") * 1000,
+        slack_ms=read_option(parse_duration_s, arguments.slack, "--slack") * 1000,
         slow_part=_share(arguments.slow, "--slow"),
-        waited_ms=_read(parse_duration_s, arguments.waited, "--waited") * 1000,
-        request_cost=_read(parse_size, arguments.request_cost, "--request-cost"),
-        capacity_bps=read_option(values.rate_bps, capacity, "--capacity") if capacity else None,
-        skip_s=int(_read(parse_duration_s, arguments.skip, "--skip")),
+        waited_ms=read_option(parse_duration_s, arguments.waited, "--waited") * 1000,
+        request_cost=read_option(parse_size, arguments.request_cost, "--request-cost"),
+        capacity_bps=read_literal(values.rate_bps, capacity, "--capacity") if capacity else None,
+        skip_s=int(read_option(parse_duration_s, arguments.skip, "--skip")),
     )
 
 
 def _share(text: str, option: str) -> float:
-    return read_option(values.share_ppm, text, option) / 1e6
+    return read_literal(values.share_ppm, text, option) / 1e6
 
 
 def _whole_seconds(text: str, option: str) -> int:
-    seconds = _read(parse_duration_s, text, option)
+    seconds = read_option(parse_duration_s, text, option)
     if seconds < 1 or seconds != int(seconds):
         raise UsageError(f"{option} {text}: must be whole seconds, such as 10s")
     return int(seconds)
-
-
-def _read(parse: Callable[[str], T], text: str, option: str) -> T:
-    try:
-        return parse(text)
-    except ValueError as error:
-        raise UsageError(f"{option}: {error}") from None
 
 
 def _folder(name: str) -> Path:

@@ -7,7 +7,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from qosweb.errors import UsageError
-from qosweb.tools.situation import RATES_IGNORED, environment_of, ignores_rates, read_option, split_url
+from qosweb.tools.situation import RATES_IGNORED, environment_of, ignores_rates, read_literal, split_url
 from qosweb.webqos import DescribedRequest, values
 from qosweb.webqos import explain as explain_request
 from qosweb.webqos.allocation.problem import PPM
@@ -48,17 +48,17 @@ def explain(arguments: argparse.Namespace) -> int:
 def _request(arguments: argparse.Namespace, site: str | None) -> DescribedRequest:
     host, path = split_url(arguments.url, site)
     ages_ms = [
-        read_option(values.duration_ms, text, option) if text else None
+        read_literal(values.duration_ms, text, option) if text else None
         for option, text in (("--last-access", arguments.last_access), ("--last-modified", arguments.last_modified))
     ]
     return DescribedRequest(
         path,
         host,
-        method=read_option(values.method, arguments.method, "--method"),
-        client=read_option(values.address, arguments.client, "--client") if arguments.client else None,
+        method=read_literal(values.method, arguments.method, "--method"),
+        client=read_literal(values.address, arguments.client, "--client") if arguments.client else None,
         headers={name.lower(): value for name, value in _pairs(arguments.header, ":", "--header", "'Name: value'")},
         cookies=dict(_pairs(arguments.cookie, "=", "--cookie", "name=value")),
-        size_bytes=read_option(values.size_bytes, arguments.size, "--size") if arguments.size else None,
+        size_bytes=read_literal(values.size_bytes, arguments.size, "--size") if arguments.size else None,
         owner=arguments.owner or None,
         last_access_ms=ages_ms[0],
         last_modified_ms=ages_ms[1],

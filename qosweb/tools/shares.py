@@ -12,7 +12,7 @@ from rich.table import Table
 
 from qosweb.errors import UsageError, did_you_mean
 from qosweb.plots import need_matplotlib
-from qosweb.tools.situation import RATES_IGNORED, environment_of, ignores_rates, read_option
+from qosweb.tools.situation import RATES_IGNORED, environment_of, ignores_rates, read_literal
 from qosweb.webqos import shares as compute_shares
 from qosweb.webqos import values
 from qosweb.webqos.allocation.problem import PPM
@@ -81,9 +81,9 @@ def _amount(text: str, environment: Environment) -> int:
         except BadValue as bad:
             raise UsageError(f"--demand: {bad.message}") from None
     if "/" in text and "B" in text.upper():
-        rate = read_option(values.rate_bps, text, "--demand")
+        rate = read_literal(values.rate_bps, text, "--demand")
     else:
-        rate = read_option(values.rate_urps, text, "--demand") * environment.request_bytes // PPM
+        rate = read_literal(values.rate_urps, text, "--demand") * environment.request_bytes // PPM
     if environment.capacity_bps is None:
         raise UsageError(f"--demand '{text}' is a rate: give --capacity, or write the demand in %")
     return rate * PPM // environment.capacity_bps

@@ -35,7 +35,7 @@ def ignores_rates(model: Model, environment: Environment) -> bool:
     return rated and environment.capacity_bps is None
 
 
-def read_option(read: Callable[[str], T], text: str, option: str) -> T:
+def read_literal(read: Callable[[str], T], text: str, option: str) -> T:
     """Parse the value of an option. Raises UsageError."""
     try:
         return read(text)
@@ -47,7 +47,7 @@ def environment_of(arguments: argparse.Namespace, matcher: Matcher) -> Environme
     """The environment that the options describe. Raises UsageError."""
     now = local_time(matcher.model.settings.offsets, int(datetime.now(UTC).timestamp()))
     time_s, weekday, day = parse_moment(arguments.at, now)
-    nodes = read_option(values.count, arguments.nodes, "--nodes") if arguments.nodes else 1
+    nodes = read_literal(values.count, arguments.nodes, "--nodes") if arguments.nodes else 1
     if nodes < 1:
         raise UsageError("--nodes: a cluster has at least one node")
     size = getattr(arguments, "request_size", None)
@@ -55,18 +55,18 @@ def environment_of(arguments: argparse.Namespace, matcher: Matcher) -> Environme
     for text in arguments.accessed:
         url, _, age = text.partition("=")
         host, path = split_url(url, matcher.model.settings.site)
-        age_ms = read_option(values.duration_ms, age, "--accessed") if age else 0
+        age_ms = read_literal(values.duration_ms, age, "--accessed") if age else 0
         for page_set in matcher.watched_sets(host, path):
             accessed[page_set] = min(age_ms, accessed.get(page_set, age_ms))
     return Environment(
         time_s,
         weekday,
         day,
-        read_option(values.load_ppm, arguments.load, "--load") if arguments.load else 0,
+        read_literal(values.load_ppm, arguments.load, "--load") if arguments.load else 0,
         nodes,
         accessed,
         _capacity(arguments.capacity) * nodes if arguments.capacity else None,
-        read_option(values.positive_size_bytes, size, "--request-size") if size else REQUEST_BYTES,
+        read_literal(values.positive_size_bytes, size, "--request-size") if size else REQUEST_BYTES,
     )
 
 
@@ -84,12 +84,12 @@ def parse_moment(text: str | None, now: tuple[int, int, int]) -> tuple[int, int,
         if not part:
             continue
         if ":" in part:
-            time_s = min(read_option(values.clock_s, part, "--at"), values.DAY_S - 1)
+            time_s = min(read_literal(values.clock_s, part, "--at"), values.DAY_S - 1)
         elif part[0].isdigit():
-            day = read_option(values.day, part, "--at")
+            day = read_literal(values.day, part, "--at")
             weekday = (day - 1) % 7
         else:
-            weekday = read_option(values.weekday, part, "--at")
+            weekday = read_literal(values.weekday, part, "--at")
     return time_s, weekday, day
 
 

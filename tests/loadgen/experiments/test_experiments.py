@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from loadgen.cli import main
-from loadgen.errors import UsageError
 from loadgen.experiments import catalogue
 from loadgen.experiments.catalogue import BY_NAME, CATALOGUE
 from loadgen.experiments.findings import Check, ExperimentFindings, Table
@@ -26,6 +25,7 @@ from loadgen.experiments.scenarios.partition import within_sides
 from loadgen.experiments.series import CompletedExperiment, carry_out
 from loadgen.experiments.workbench import Size, Workbench
 from loadgen.send.spread import parse_spread
+from qosweb.errors import UsageError
 from tests.analytics.logs.verifier import Given, verify
 
 if TYPE_CHECKING:

@@ -9,12 +9,12 @@ import msgspec
 import pytest
 
 from loadgen.cli import main
-from loadgen.errors import UsageError
 from loadgen.results.assertions import parse_assertion
 from loadgen.results.histogram import Histogram
 from loadgen.results.recount import recount
 from loadgen.results.results import FirstLine, Result, RunFacts
 from loadgen.results.summary import RunSummary, render
+from qosweb.errors import UsageError
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loadgen.errors import UsageError
 from loadgen.send.resolve import parse_target
 from loadgen.send.spread import Spread, parse_spread
+from qosweb.errors import UsageError
 
 
 @pytest.mark.parametrize(

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loadgen.errors import UsageError
 from loadgen.trace.files import decode, read_share, read_trace, survey, write_trace, writing
 from loadgen.trace.request import TraceRequest, fault_in
 from loadgen.trace.transforms import denser, faster, merged, of_classes, sliced
+from qosweb.errors import UsageError
 
 if TYPE_CHECKING:
     from pathlib import Path
