@@ -7,7 +7,7 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING
 
 from loadgen.commands import experiments, report, run, trace
-from qosweb.command_parser import CommandParser, run_command_line
+from qosweb.command_parser import SubcommandParser, run_command_line
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -17,9 +17,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     return run_command_line("loadgen", _run, argv)
 
 
-def make_parser() -> CommandParser:
+def make_parser() -> SubcommandParser:
     """The parser of all commands. `shtab` makes shell completions from it."""
-    parser = CommandParser(
+    parser = SubcommandParser(
         prog="loadgen",
         description="Open-loop load generator for web servers: requests are sent when they are due, whatever the "
         "server does, and latency is measured from the due time.",

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from qosweb.analytics.command_line import add_analyze
-from qosweb.command_parser import CommandParser, run_command_line
+from qosweb.command_parser import SubcommandParser, run_command_line
 from qosweb.errors import UsageError
 from qosweb.settings import ENV_PREFIX, GROUPS, OPTIONS, gather
 from qosweb.tools import command_line as tools
@@ -26,9 +26,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     return run_command_line("qosweb", _run, argv)
 
 
-def make_parser() -> CommandParser:
+def make_parser() -> SubcommandParser:
     """The parser of all commands. `shtab` makes shell completions from it."""
-    parser = CommandParser(
+    parser = SubcommandParser(
         prog="qosweb",
         description="A distributed HTTP server with enforceable quality-of-service guarantees.",
         epilog="""\

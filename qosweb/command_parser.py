@@ -28,7 +28,7 @@ class _HelpFormatter(argparse.HelpFormatter):
         return super()._fill_text(text, width, indent)
 
 
-class CommandParser(argparse.ArgumentParser):
+class SubcommandParser(argparse.ArgumentParser):
     """Raises UsageError instead of printing the usage."""
 
     def __init__(self, **options: Any) -> None:

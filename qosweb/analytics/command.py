@@ -8,7 +8,7 @@ import sys
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 from qosweb.analytics.errors import AnalyticsUnavailableError, NoRequestsError
 from qosweb.analytics.read import policies, sources
@@ -43,8 +43,6 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 _JVM = "-XX:-DontCompileHugeMethods"
 # A small log is done before optimised code pays off: this halves the CPU time of 10,000 lines.
 _SHORT_LIVED_JVM = f"{_JVM} -XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-
-T = TypeVar("T")
 
 
 def analyze(arguments: argparse.Namespace) -> int:
