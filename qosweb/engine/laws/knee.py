@@ -25,6 +25,12 @@ What is compared:
   phase would look faster.
 - Only starts that fill the last free slot are samples. The limit neither grows nor dips while it does not bind.
 
+The times at b bound the wait without a dip: they cannot fall below the lower bound of times, so
+
+    ln(b / N) <= E[ln R | b] - ln(1 ms)
+
+That is how the limit grows at a server whose waits are tolerated, whatever disturbs its dips.
+
 Guard: the limit does not grow while a class of long service time waits for a pool inside the server that other
 classes bypass (`bypass_guard`).
 
@@ -53,7 +59,7 @@ import msgspec
 from qosweb.engine.laws import bypass_guard
 from qosweb.engine.laws.bypass_guard import BypassGuard, ClassFall
 from qosweb.engine.laws.knee_posterior import KneePosterior
-from qosweb.engine.laws.service_samples import CAP, MICRO, UNLIMITED
+from qosweb.engine.laws.service_samples import CAP, LN_SECONDS_MIN, MICRO, UNLIMITED
 from qosweb.engine.laws.service_times import ServiceTimes
 from qosweb.engine.laws.tolerance import WaitTolerance
 
@@ -199,6 +205,7 @@ class Knee:
     def forget_classes(self) -> None:
         """The policy changed, and with it the numbers of the classes. The estimate stays."""
         self._times = ServiceTimes()
+        self._tolerance.forget_classes()
         self._guard.reset(self.level)
         self._cohorts.clear()
         self._begin(dip=False)
@@ -316,7 +323,7 @@ class Knee:
         weights = self._weights({number: _Times(low.rows[number].ended + high.rows[number].ended) for number in both})
         depth = log(high.limit / low.limit)
         model_variance = (MODEL_ERROR * depth) ** 2 + VARIANCE_MIN
-        fall = noise = 0.0
+        fall = noise = above = 0.0
         falls = {}
         for number in both:
             at_low, at_high = low.rows[number], high.rows[number]
@@ -325,6 +332,7 @@ class Knee:
             _, weight, usual_s = weights[number]
             fall += weight * of_class
             noise += weight * weight * variance
+            above += weight * (at_high.ln / at_high.ended - LN_SECONDS_MIN)
             falls[number] = ClassFall(of_class, variance + model_variance, weight, usual_s)
         self._noise = sqrt(noise)
         if high.epoch != UNLIMITED:  # not what an alarm put together: its classes are not measured one by one
@@ -333,6 +341,8 @@ class Knee:
         posterior.advance(self._now_s - self._updated_s)
         self._updated_s = self._now_s
         posterior.observe(low.limit, high.limit, fall, noise + model_variance, self._times.unevenness)
+        ln_high = log(high.limit)
+        posterior.at_least(ln_high - above, noise + (MODEL_ERROR * ln_high) ** 2 + VARIANCE_MIN)
         waits = max(0.0, log(low.limit) - log(posterior.q50))
         for number, times in low.rows.items():
             if times.ended and number in of:

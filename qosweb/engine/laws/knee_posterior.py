@@ -86,6 +86,17 @@ class KneePosterior:
         )
         self._find_quantiles()
 
+    def at_least(self, ln_knee: float, variance: float) -> None:
+        """Multiply by the likelihood of an upper bound of the wait, which says that ln N is at least this."""
+        first = min(len(self._p), int(ln_knee / STEP) + 1)
+        if ln_knee > 0:
+            below = [
+                value * (exp(-min(PENALTY_MAX, (ln_knee - i * STEP) ** 2 / (2 * variance))) + FLOOR)
+                for i, value in enumerate(self._p[:first])
+            ]
+            self._p = _normalised([*below, *self._p[first:]])
+            self._find_quantiles()
+
     def suggest(self, low: float, high: float) -> None:
         """Move half of the probability to ln N in [low, high]."""
         spread = 2 * ALARM_SPREAD * ALARM_SPREAD

@@ -2,12 +2,17 @@
 
 A queue at the gateway orders requests by class, but costs processor time for each: a gateway starts tens of thousands
 of requests a second at once, but only some thousands from its queue. At a server that is as fast as that, a limit at
-the knee would make the gateway the bottleneck. So a server that ends X requests a second may keep each for
+the knee would make the gateway the bottleneck. So a server that can end X requests a second may keep each for
 
     T = 1 ms * X / 1000 per second, at least 1 ms and at most 5 ms
 
 more than 1 ms, and nobody notices: lifetimes are longer. By Little that is X T requests. Up to 1,000 requests a second
 there is no effect. Times are reduced by T - 1 ms, not below 1 ms, before they are compared.
+
+X is the larger of two rates: of the requests that ended, and, by Little, the number in service divided by the mean
+time there. The second does not depend on how often the gateway starts requests: otherwise a low limit would make the
+gateway slow, few requests would end, and the limit would stay low. The mean is geometric within a class: a pause of
+the gateway or of the server must not make a fast server look slow. If that is too small, T is at most 5 ms all the same.
 Neighbours: `knee` applies it to samples, `service_samples` has the lower bound of times.
 """
 
@@ -16,7 +21,7 @@ from __future__ import annotations
 from math import exp, log
 from typing import TYPE_CHECKING
 
-from qosweb.engine.laws.service_samples import MICRO, SECONDS_MIN
+from qosweb.engine.laws.service_samples import LN_SECONDS_MIN, MICRO, SECONDS_MIN
 
 if TYPE_CHECKING:
     from qosweb.engine.laws.service_samples import SampleRow
@@ -24,35 +29,61 @@ if TYPE_CHECKING:
 RATE_PER_S = 1000.0  # from here on
 WAIT_MAX_S = 0.005
 WINDOW_S = 0.5  # longer than phases: the same reduction before and in a dip
-
-_LN_MIN = log(SECONDS_MIN)
+COUNT_MIN = 0.01  # requests of a class, weighted by age, that are not worth keeping
 
 
 class WaitTolerance:
     """Measures the rate of a server, and reduces service times by the tolerated wait."""
 
-    __slots__ = ("_ended", "_rate_per_s", "_since_s")
+    __slots__ = ("_ended", "_ended_per_s", "_ln_in_service", "_since_s", "_times", "wait_s")
 
     def __init__(self) -> None:
-        self._rate_per_s = 0.0
-        self._ended = 0
+        self.wait_s = 0.0  # T - 1 ms
+        self._ended_per_s = 0.0
+        self._ended = 0  # requests since `advance`
         self._since_s = 0.0
+        self._ln_in_service = 0.0  # running mean of ln of the number in service
+        self._times: dict[int, list[float]] = {}  # class: recent requests, and the sum of ln R
 
     @property
-    def wait_s(self) -> float:
-        return min(WAIT_MAX_S, SECONDS_MIN * max(1.0, self._rate_per_s / RATE_PER_S)) - SECONDS_MIN
+    def rate_per_s(self) -> float:
+        """X."""
+        count = sum(one for one, _ in self._times.values())
+        if not count:
+            return self._ended_per_s
+        seconds = sum(one * exp(ln / one) for one, ln in self._times.values())
+        return max(self._ended_per_s, exp(self._ln_in_service) * count / seconds)
 
     def advance(self, now_s: float) -> None:
         passed_s = now_s - self._since_s
         if passed_s > 0 and self._since_s:
             part = min(1.0, passed_s / WINDOW_S)
-            self._rate_per_s += part * (self._ended / passed_s - self._rate_per_s)
+            self._ended_per_s += part * (self._ended / passed_s - self._ended_per_s)
+            for number, (count, ln) in list(self._times.items()):
+                if count < COUNT_MIN:
+                    del self._times[number]
+                else:
+                    self._times[number] = [count * (1 - part), ln * (1 - part)]
+            self.wait_s = min(WAIT_MAX_S, SECONDS_MIN * max(1.0, self.rate_per_s / RATE_PER_S)) - SECONDS_MIN
         self._since_s, self._ended = now_s, 0
 
     def apply(self, row: SampleRow) -> None:
         """Reduce the mean time of the ended requests in a row."""
+        if not row.ended:
+            return
         self._ended += row.ended
+        times = self._times.setdefault(row.number, [0.0, 0.0])
+        if not times[0] and len(self._times) == 1:
+            self._ln_in_service = row.ln_in_service / MICRO / row.ended
+        times[0] += row.ended
+        times[1] += row.ln / MICRO
+        part = min(1.0, row.ended / sum(count for count, _ in self._times.values()))
+        self._ln_in_service += part * (row.ln_in_service / MICRO / row.ended - self._ln_in_service)
         wait_s = self.wait_s
-        if row.ended and wait_s > 0:
+        if wait_s > 0:
             mean_s = exp(row.ln / MICRO / row.ended)
-            row.ln = round(row.ended * MICRO * (log(mean_s - wait_s) if mean_s > wait_s + SECONDS_MIN else _LN_MIN))
+            row.ln = round(row.ended * MICRO * (log(mean_s - wait_s) if mean_s > wait_s + SECONDS_MIN else LN_SECONDS_MIN))
+
+    def forget_classes(self) -> None:
+        """The policy changed, and with it the numbers of the classes."""
+        self._times.clear()

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from math import log
+from statistics import median
 
 import pytest
 
-from qosweb.engine.laws.service_samples import MICRO, SampleRow
+from cluster.sim.seeded_random import SeededRandom
+from qosweb.engine.laws.knee import Knee
+from qosweb.engine.laws.service_samples import MICRO, Sampler, SampleRow, Tag
 from qosweb.engine.laws.service_times import LASTS_S, ServiceTimes
 from qosweb.engine.laws.tolerance import WaitTolerance
 
@@ -35,6 +38,29 @@ def test_times_are_reduced_by_the_tolerated_wait_but_not_below_a_millisecond() -
     assert reduced_ms(fast, 0.004) == pytest.approx(1.0)
     assert reduced_ms(fast, 0.024) == pytest.approx(20.0, rel=0.01)
     assert reduced_ms(tolerance_at(400), 0.004) == pytest.approx(4.0)
+
+
+def level_at_fast_server(seed: int, until_s: float = 3.0) -> int:
+    """Of a gateway that starts few requests, although each ends soon; a tenth of the time, a pause delays them."""
+    knee, sampler, chance = Knee(128), Sampler(), SeededRandom(seed)
+    in_service: list[tuple[float, float, Tag]] = []
+    for tick in range(round(100 * until_s)):
+        now_s = tick / 100
+        pause_s = 0.03 if chance.random() < 0.1 else 0.0
+        for _ in range(16):
+            seconds = 0.0002 + 0.004 * chance.random() * knee.limit / 64 + pause_s
+            in_service.append((now_s + seconds, seconds, sampler.start(0, knee.limit, True)))
+        for one in [one for one in in_service if one[0] <= now_s + 0.01]:
+            in_service.remove(one)
+            sampler.end(0, one[1], one[2])
+        knee.absorb(sampler.take())
+        if (decision := knee.tick(now_s, knee.limit)) is not None:
+            sampler.epoch = decision.epoch
+    return knee.level
+
+
+def test_a_fast_server_is_not_limited_because_its_gateway_is_slow() -> None:
+    assert median(level_at_fast_server(seed) for seed in (5, 6, 7)) >= 60
 
 
 def test_one_pause_of_the_server_is_no_alarm() -> None:
