@@ -25,11 +25,11 @@ What is compared:
   phase would look faster.
 - Only starts that fill the last free slot are samples. The limit neither grows nor dips while it does not bind.
 
-The times at b bound the wait without a dip: they cannot fall below the lower bound of times, so
+The times at b bound the wait without a dip: they cannot fall below the tolerated time T, so
 
-    ln(b / N) <= E[ln R | b] - ln(1 ms)
+    ln(b / N) <= E[ln R | b] - ln T
 
-That is how the limit grows at a server whose waits are tolerated, whatever disturbs its dips.
+That is how the limit grows at a server that answers within T, whatever disturbs its dips.
 
 Guard: the limit does not grow while a class of long service time waits for a pool inside the server that other
 classes bypass (`bypass_guard`).
@@ -37,7 +37,7 @@ classes bypass (`bypass_guard`).
 Alarm: if service times rise above what the knee explains (`service_times`), a dip decides at once. Either places were
 lost (D ~ ln(b / a)) or everything is slower (D ~ 0).
 
-Waits of up to 5 ms inside a server of over 1,000 requests a second are tolerated (`tolerance`).
+Up to 5 ms at a server of over 1,000 requests a second are tolerated: shorter times count as that (`tolerance`).
 
 Failures give no samples. If more than half of the last 20 requests failed, the limit is 1 until a success, and then
 what it was. A server that returns after it was ejected starts at 1 and, after a success, doubles from 2 on evidence.
@@ -59,7 +59,7 @@ import msgspec
 from qosweb.engine.laws import bypass_guard
 from qosweb.engine.laws.bypass_guard import BypassGuard, ClassFall
 from qosweb.engine.laws.knee_posterior import KneePosterior
-from qosweb.engine.laws.service_samples import CAP, LN_SECONDS_MIN, MICRO, UNLIMITED
+from qosweb.engine.laws.service_samples import CAP, MICRO, UNLIMITED
 from qosweb.engine.laws.service_times import ServiceTimes
 from qosweb.engine.laws.tolerance import WaitTolerance
 
@@ -323,6 +323,7 @@ class Knee:
         weights = self._weights({number: _Times(low.rows[number].ended + high.rows[number].ended) for number in both})
         depth = log(high.limit / low.limit)
         model_variance = (MODEL_ERROR * depth) ** 2 + VARIANCE_MIN
+        ln_tolerated = log(self._tolerance.seconds)
         fall = noise = above = 0.0
         falls = {}
         for number in both:
@@ -332,7 +333,7 @@ class Knee:
             _, weight, usual_s = weights[number]
             fall += weight * of_class
             noise += weight * weight * variance
-            above += weight * (at_high.ln / at_high.ended - LN_SECONDS_MIN)
+            above += weight * max(0.0, at_high.ln / at_high.ended - ln_tolerated)
             falls[number] = ClassFall(of_class, variance + model_variance, weight, usual_s)
         self._noise = sqrt(noise)
         if high.epoch != UNLIMITED:  # not what an alarm put together: its classes are not measured one by one

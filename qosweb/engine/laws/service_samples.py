@@ -23,7 +23,6 @@ MEAN_OVER = 50  # ends: the window of the running means
 DEVIATION_MAX = 4.0  # squared, of ln R: one outlier does not make a class noisy
 MICRO = 1_000_000
 SECONDS_MIN = 1e-3  # shorter times count as this: a queue inside a server that no request waits for is no harm
-LN_SECONDS_MIN = log(SECONDS_MIN)
 
 Tag = tuple[int, int]  # epoch, in service
 

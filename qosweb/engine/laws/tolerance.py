@@ -1,4 +1,4 @@
-"""Tolerated wait: how long requests may wait inside a fast server before the law limits it.
+"""Tolerated time: how long a fast server may keep requests before the law limits it.
 
 A queue at the gateway orders requests by class, but costs processor time for each: a gateway starts tens of thousands
 of requests a second at once, but only some thousands from its queue. At a server that is as fast as that, a limit at
@@ -6,8 +6,8 @@ the knee would make the gateway the bottleneck. So a server that can end X reque
 
     T = 1 ms * X / 1000 per second, at least 1 ms and at most 5 ms
 
-more than 1 ms, and nobody notices: lifetimes are longer. By Little that is X T requests. Up to 1,000 requests a second
-there is no effect. Times are reduced by T - 1 ms, not below 1 ms, before they are compared.
+and nobody notices: lifetimes are longer. By Little that is X T requests. Times below T count as T. A server whose
+requests take longer than T without any wait is limited as ever.
 
 X is the larger of two rates: of the requests that ended, and, by Little, the number in service divided by the mean
 time there. The second does not depend on how often the gateway starts requests: otherwise a low limit would make the
@@ -21,24 +21,24 @@ from __future__ import annotations
 from math import exp, log
 from typing import TYPE_CHECKING
 
-from qosweb.engine.laws.service_samples import LN_SECONDS_MIN, MICRO, SECONDS_MIN
+from qosweb.engine.laws.service_samples import MICRO, SECONDS_MIN
 
 if TYPE_CHECKING:
     from qosweb.engine.laws.service_samples import SampleRow
 
 RATE_PER_S = 1000.0  # from here on
-WAIT_MAX_S = 0.005
-WINDOW_S = 0.5  # longer than phases: the same reduction before and in a dip
+SECONDS_MAX = 0.005
+WINDOW_S = 0.5  # longer than phases: the same T before and in a dip
 COUNT_MIN = 0.01  # requests of a class, weighted by age, that are not worth keeping
 
 
 class WaitTolerance:
-    """Measures the rate of a server, and reduces service times by the tolerated wait."""
+    """Measures the rate of a server; shorter service times than it tolerates count as that."""
 
-    __slots__ = ("_ended", "_ended_per_s", "_ln_in_service", "_since_s", "_times", "wait_s")
+    __slots__ = ("_ended", "_ended_per_s", "_ln_in_service", "_since_s", "_times", "seconds")
 
     def __init__(self) -> None:
-        self.wait_s = 0.0  # T - 1 ms
+        self.seconds = SECONDS_MIN  # T
         self._ended_per_s = 0.0
         self._ended = 0  # requests since `advance`
         self._since_s = 0.0
@@ -64,11 +64,11 @@ class WaitTolerance:
                     del self._times[number]
                 else:
                     self._times[number] = [count * (1 - part), ln * (1 - part)]
-            self.wait_s = min(WAIT_MAX_S, SECONDS_MIN * max(1.0, self.rate_per_s / RATE_PER_S)) - SECONDS_MIN
+            self.seconds = min(SECONDS_MAX, SECONDS_MIN * max(1.0, self.rate_per_s / RATE_PER_S))
         self._since_s, self._ended = now_s, 0
 
     def apply(self, row: SampleRow) -> None:
-        """Reduce the mean time of the ended requests in a row."""
+        """Raise the mean time of the ended requests in a row to T."""
         if not row.ended:
             return
         self._ended += row.ended
@@ -79,10 +79,7 @@ class WaitTolerance:
         times[1] += row.ln / MICRO
         part = min(1.0, row.ended / sum(count for count, _ in self._times.values()))
         self._ln_in_service += part * (row.ln_in_service / MICRO / row.ended - self._ln_in_service)
-        wait_s = self.wait_s
-        if wait_s > 0:
-            mean_s = exp(row.ln / MICRO / row.ended)
-            row.ln = round(row.ended * MICRO * (log(mean_s - wait_s) if mean_s > wait_s + SECONDS_MIN else LN_SECONDS_MIN))
+        row.ln = max(row.ln, round(row.ended * MICRO * log(self.seconds)))
 
     def forget_classes(self) -> None:
         """The policy changed, and with it the numbers of the classes."""
