@@ -12,7 +12,7 @@ requests take longer than T without any wait is limited as ever.
 X is the larger of two rates: of the requests that ended, and, by Little, the number in service divided by the mean
 time there. The second does not depend on how often the gateway starts requests: otherwise a low limit would make the
 gateway slow, few requests would end, and the limit would stay low. The mean is geometric within a class: a pause of
-the gateway or of the server must not make a fast server look slow. If that is too small, T is at most 5 ms all the same.
+the gateway or of the server must not make a fast server look slow. If it is too small, T is 5 ms at most all the same.
 Neighbours: `knee` applies it to samples, `service_samples` has the lower bound of times.
 """
 
