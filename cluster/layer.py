@@ -108,6 +108,16 @@ class QueryAnswered(Effect, frozen=True):
     error: str
 
 
+class LoadChanged(Effect, frozen=True):
+    """For semantically reliable broadcast: the load of this member of the data service, of which the last one counts.
+
+    `waiting`: queries that wait here. `service_us`: mean time for one; 0: not known.
+    """
+
+    waiting: int
+    service_us: int
+
+
 class Diverged(Effect, frozen=True):
     """For the application: the state of another replica at `position` differs from ours. One of the two is wrong."""
 

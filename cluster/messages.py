@@ -96,11 +96,9 @@ class Query(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 @final
 class Queries(Message, frozen=True, tag="Queries"):
-    """Queries of clients of the sender, and a report of its load: queries that wait there, and the time for one."""
+    """Queries of clients of the sender."""
 
     queries: tuple[Query, ...]
-    waiting: int
-    service_us: int
 
 
 ClientMessage = Batch | Summary
@@ -267,12 +265,10 @@ class QueryAnswer(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class Answers(Message, frozen=True, tag="Answers"):
-    """<c, a, l, g> for several clients c of the receiver in view g, and a report of the sender's load."""
+    """<c, a, l, g> for several clients c of the receiver in view g."""
 
     view_id: ViewId
     answers: tuple[QueryAnswer, ...]
-    waiting: int
-    service_us: int
 
 
 Payload = ViewMsg | AppMsg | FwdMsg | SyncMsg | Ack | Supply | Resume | Answers

@@ -266,6 +266,12 @@ class Process:
         self.context.now = now
         return self.data is not None and self.data.withdraw(ticket)
 
+    def load_reported(self, now: float, name: str, age_s: float, waiting: int, service_us: int) -> None:
+        """The load of the member of this name in the data service was so, this long ago."""
+        self.context.now = now
+        if self.data is not None:
+            self.data.load_reported(name, now - age_s, waiting, service_us)
+
     def performed(self, now: float, count: int) -> None:
         """The first `count` effects of this life took place, so the records among them are on disk.
 

@@ -1,4 +1,4 @@
-"""Load of the members of a view, as one of them knows it: reports that ride on queries and answers.
+"""Load of the members of a view, as one of them knows it from their reports (semantically reliable broadcast).
 
 A member with w waiting queries that needs s seconds for each answers a new one after (w + 1) * s. A report ages: a
 member that had w waiting queries t seconds ago has at least w - t / s now. Own queries on the way to a member count as
@@ -7,6 +7,10 @@ waiting, whatever it reported.
 
 from __future__ import annotations
 
+from math import inf
+
+REPORT_EVERY_S = 0.005
+SERVICE_CHANGE = 0.1  # of the time for one query, that is worth a report
 SERVICE_S = 0.001  # assumed time for a query at a member that has not reported
 SERVICE_MIN_S = 1e-6
 AGING = 0.1  # weight of the last query in the mean time for one
@@ -33,6 +37,25 @@ class MemberLoad:
         """When it would answer one more query."""
         left = self._waiting - (now - self._reported_at) / self.service_s
         return (max(self.own, left) + 1) * self.service_s
+
+
+class LoadReports:
+    """Decides when this member reports its load. An old report ages by itself, so an idle member needs none."""
+
+    __slots__ = ("_at", "_service_us", "_waiting")
+
+    def __init__(self) -> None:
+        self._at = -inf
+        self._waiting = 0
+        self._service_us = 0
+
+    def is_due(self, now: float, waiting: int, service_us: int) -> bool:
+        """Whether to report this load now; then it counts as reported."""
+        is_same = waiting == self._waiting and abs(service_us - self._service_us) <= SERVICE_CHANGE * self._service_us
+        if is_same or now < self._at + REPORT_EVERY_S:
+            return False
+        self._at, self._waiting, self._service_us = now, waiting, service_us
+        return True
 
 
 class ServiceTime:

@@ -17,7 +17,8 @@ Departs:
   query waits where it came from.
 - last(c) is kept by the client, which may go to another member with it. c is the number of a request.
 - One message carries several queries, or several answers.
-- A query may name the member that has to answer it: the one that its sender believes to be least loaded.
+- A query may name the member that has to answer it: the one that its sender believes to be least loaded. Members that
+  share queries so report their loads by semantically reliable broadcast (`cluster.reports`): a lost report is obsolete.
 - A view with a member that does not have this service: queries are answered where they come from.
 Above: the client.  Below: the view order, shared with the primary views by `order_fork`; the links carry answers.
 """
@@ -29,8 +30,8 @@ from math import inf
 from typing import TYPE_CHECKING, Protocol
 
 from cluster.actions import DataQuery
-from cluster.data.member_load import MemberLoad, ServiceTime
-from cluster.layer import Ejected, QueryAnswered
+from cluster.data.member_load import LoadReports, MemberLoad, ServiceTime
+from cluster.layer import Ejected, LoadChanged, QueryAnswered
 from cluster.messages import Answers, Expertise, Queries, Query, QueryAnswer
 
 if TYPE_CHECKING:
@@ -77,6 +78,7 @@ class DataReplica:
         "_answers",
         "_held_since",
         "_in_flight",
+        "_reports",
         "_service",
         "_ticket",
         "_unsent",
@@ -131,6 +133,7 @@ class DataReplica:
         self._answers: dict[ProcessId, list[QueryAnswer]] = {}  # to send, by the member of the client
         self._held_since = 0.0  # when the first of them was made
         self._service = ServiceTime()
+        self._reports = LoadReports()
         self._unsent: deque[int] = deque()  # clients whose queries have to be sent
         self._in_flight = 0  # own messages with queries that are not known to be safe
         self._announced: Expertise | None = None  # the own expertise that was sent last
@@ -173,7 +176,9 @@ class DataReplica:
         self.query_counter = 0
         self.pending.clear()
         self.expertise.clear()
-        self.load = {member: MemberLoad() for member in view.members}
+        self.load = {member: self.load.get(member) or MemberLoad() for member in view.members}
+        for load in self.load.values():
+            load.own = 0
         self._in_flight = 0
         self.map = {client: request for client, request in self.map.items() if request.is_wanted}
         self._unsent = deque(self.map)
@@ -204,7 +209,6 @@ class DataReplica:
             if len(self.expertise) < len(self.view.members):
                 self._eject(sender, "queries before the expertise of all members")
                 return
-            self.load[sender].report(self.context.now, body.waiting, body.service_us)
             for query in body.queries:
                 self._receive_query(sender, query)
 
@@ -241,6 +245,12 @@ class DataReplica:
         else:
             self.later.append((origin, query))
 
+    def load_reported(self, name: str, at: float, waiting: int, service_us: int) -> None:
+        """The load of the member of this name was so at `at`, by the clock of this process."""
+        for member, load in self.load.items():
+            if member.name == name:
+                load.report(at, waiting, service_us)
+
     def safe(self, sender: ProcessId, body: Expertise | Queries) -> None:
         if sender == self.context.me and type(body) is Queries:
             self._in_flight -= 1
@@ -253,7 +263,6 @@ class DataReplica:
     def answers_received(self, sender: ProcessId, message: Answers) -> None:
         if self.view is None or message.view_id != self.view.id or sender not in self.load:
             return  # of an earlier view: the queries were issued again
-        self.load[sender].report(self.context.now, message.waiting, message.service_us)
         for answer in message.answers:
             if answer.client not in self.pending:
                 self._eject(sender, f"an answer to query {answer.client}, which is not open")
@@ -276,6 +285,10 @@ class DataReplica:
             self._announce_progress()
         if self._unsent:
             self._send_queries()
+        if self.settings.query_sharing == LEAST_LOADED and len(self.load) > 1:
+            waiting, service_us = len(self.queries), self._service.mean_us
+            if self._reports.is_due(self.context.now, waiting, service_us):
+                self.context.outbox.append(LoadChanged(waiting, service_us))
 
     def _announce_progress(self) -> None:
         known = self._announced
@@ -298,7 +311,7 @@ class DataReplica:
             if not batch:
                 return
             self._in_flight += 1
-            self.fork.send(Queries(batch, len(self.queries), self._service.mean_us))
+            self.fork.send(Queries(batch))
 
     @property
     def _may_send(self) -> bool:
@@ -380,7 +393,7 @@ class DataReplica:
             return
         assert self.view is not None
         for origin, answers in self._answers.items():
-            self.links.send((origin,), Answers(self.view.id, tuple(answers), len(self.queries), self._service.mean_us))
+            self.links.send((origin,), Answers(self.view.id, tuple(answers)))
         self._answers.clear()
 
     # output reply(a)_c

@@ -33,6 +33,7 @@ from cluster.layer import (
     InterimAnswered,
     InterimRefreshed,
     KnownPeers,
+    LoadChanged,
     Outvoted,
     Persist,
     PrimaryChanged,
@@ -105,6 +106,7 @@ class QueryListener(Protocol):
     @property
     def machine(self) -> Queryable: ...
     def on_answered(self, ticket: int, result: object) -> None: ...
+    def on_load_changed(self, load: LoadChanged) -> None: ...
 
 
 class Driver:
@@ -313,6 +315,11 @@ class Driver:
         """Nobody waits for the answer to this query any more."""
         self._request(lambda now: self.process.withdraw_query(now, ticket))
 
+    def load_reported(self, name: str, age_s: float, waiting: int, service_us: int) -> None:
+        """The load of a member of the data service was so, this long ago. It has no effects."""
+        if not self._stopped:
+            self.process.load_reported(time.monotonic(), name, age_s, waiting, service_us)
+
     def _request(self, hand_in: Callable[[float], int]) -> int:
         """Hand in an input that has a result; 0 if this member has stopped."""
         found: list[int] = []
@@ -487,6 +494,9 @@ class Driver:
         elif isinstance(effect, QueryAnswered):
             assert self.queries is not None
             self.queries.on_answered(effect.ticket, effect)
+        elif isinstance(effect, LoadChanged):
+            assert self.queries is not None
+            self.queries.on_load_changed(effect)
         elif isinstance(effect, InterimRefreshed):
             assert self.interim is not None
             self.interim.on_refreshed(effect.members)

@@ -23,6 +23,7 @@ from cluster.layer import (
     InterimAnswered,
     InterimRefreshed,
     KnownPeers,
+    LoadChanged,
     Persist,
     PrimaryChanged,
     QueryAnswered,
@@ -44,7 +45,7 @@ if TYPE_CHECKING:
     from cluster.sim.seeded_random import SeededRandom
     from cluster.stack import Process
 
-TICK, FRAME, CONNECT, DISCONNECT, SUBMIT, LEAVE, WRITTEN, REQUEST, QUERY, WITHDRAW = range(10)
+TICK, FRAME, CONNECT, DISCONNECT, SUBMIT, LEAVE, WRITTEN, REQUEST, QUERY, WITHDRAW, LOAD = range(11)
 FLUSHED_SHARE = 0.7  # share of a crashed process's connections that still deliver what it sent
 ROUNDING = 1e-6  # a deadline this close counts as reached
 
@@ -90,6 +91,7 @@ class NodeObserver(Protocol):
     def step(self, process: ProcessId, action: Action) -> None: ...
     def sent(self, process: ProcessId, to: tuple[ProcessId, ...], frame: Frame) -> None: ...
     def handled(self, process: ProcessId) -> None: ...
+    def load_changed(self, process: ProcessId, load: LoadChanged) -> None: ...
 
 
 class ClientListener(Protocol):
@@ -323,6 +325,9 @@ class SimNode:
         elif kind == WITHDRAW:
             if cast("Process", process).withdraw_query(now, what):
                 del self.requested[what]
+        elif kind == LOAD:
+            age_s, load = what
+            cast("Process", process).load_reported(now, peer, age_s, load.waiting, load.service_us)
         elif kind == LEAVE:
             process.leave(now)
         elif kind == WRITTEN:
@@ -475,6 +480,8 @@ class SimNode:
                 self.clients.ended(self, effect)
         elif isinstance(effect, InterimRefreshed):
             pass
+        elif isinstance(effect, LoadChanged):
+            self._watch.load_changed(self.pid, effect)
         elif isinstance(effect, PrimaryChanged):
             self.primary = effect.view
         elif isinstance(effect, KnownPeers):

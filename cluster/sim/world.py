@@ -15,19 +15,21 @@ from cluster.actions import NAMES
 from cluster.settings import DEFAULT, Settings
 from cluster.sim.event_queue import EventQueue
 from cluster.sim.network import FIXED, Delays, SimNetwork
-from cluster.sim.node import QUERY, REQUEST, SUBMIT, ProcessFactory, SimNode
+from cluster.sim.node import LOAD, QUERY, REQUEST, SUBMIT, ProcessFactory, SimNode
 from cluster.sim.seeded_random import SeededRandom
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from cluster.actions import Action
+    from cluster.layer import LoadChanged
     from cluster.messages import Frame
     from cluster.names import ProcessId, View
     from cluster.stack import Process
 
 SETTLED_AFTER = 4.0  # seconds without any action after which the world counts as settled
 SETTLE_MAX = 120.0
+LOAD_DELAY_MAX = 0.02  # of reports between members of the data service
 POLL = 0.1  # interval between checks of a condition
 
 
@@ -79,6 +81,8 @@ class World:
         self._watcher = watcher
         self._listener = listener
         self._step_last = 0.0
+        self._loads: dict[tuple[ProcessId, str], tuple[float, LoadChanged]] = {}  # on the way, with their times
+        self._load_delays = self.chance.fork("load reports")
         self._parts: list[tuple[str, str]] = []  # directions cut by `partition`
 
     # ---- watchers
@@ -101,6 +105,20 @@ class World:
     def handled(self, process: ProcessId) -> None:
         if self._watcher is not None:
             self._watcher.after(self, process)
+
+    def load_changed(self, process: ProcessId, load: LoadChanged) -> None:
+        """Stands for semantically reliable broadcast: the last report arrives, in place of those before it."""
+        for name in self.nodes:
+            if name != process.name:
+                if (process, name) not in self._loads:
+                    delay = self._load_delays.between(0.0, LOAD_DELAY_MAX)
+                    self.events.after(delay, self._report_load, process, name)
+                self._loads[process, name] = self.events.now, load
+
+    def _report_load(self, process: ProcessId, to: str) -> None:
+        at, load = self._loads.pop((process, to))
+        if process in self.nodes[to].connections:
+            self.nodes[to].put(LOAD, process.name, (self.events.now - at, load))
 
     def remark(self, text: str) -> None:
         if self._listener is not None:

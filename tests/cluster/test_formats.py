@@ -58,8 +58,8 @@ PAYLOADS: list[messages.Payload] = [
     messages.AppMsg(messages.LtMsg(10, (3, 1))),
     messages.AppMsg(messages.StMsg((A, B), 1, 3, b"part of a state")),
     messages.AppMsg(messages.Slot(2, 9, 1, None, 7, messages.Expertise(41, True))),
-    messages.AppMsg(messages.Plain(7, messages.Queries((messages.Query(5, 41, -1, b"query"),), 2, 1_000))),
-    messages.Answers(V.id, (messages.QueryAnswer(5, 42, b"answer", ""),), 2, 1_000),
+    messages.AppMsg(messages.Plain(7, messages.Queries((messages.Query(5, 41, -1, b"query"),)))),
+    messages.Answers(V.id, (messages.QueryAnswer(5, 42, b"answer", ""),)),
 ]
 FRAMES = [
     messages.Hello(2, 1, 3, 70_000),

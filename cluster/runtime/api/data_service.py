@@ -7,32 +7,40 @@
 An update is an entry of the total order. A query is answered by one member of the current view, primary or not: by
 turns, or by the least loaded one. `seen` is an index from an earlier reply: the answer is never from an older state. A
 client that brings it may go to any member.
-Below: replica, driver.
+Below: replica, driver; reports carry the loads of the members.
 """
 
 from __future__ import annotations
 
 import asyncio
+import struct
+from contextlib import suppress
 from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
 from cluster.data.replica import LEAST_LOADED, Queryable
 from cluster.replica import StateMachine
+from cluster.reports.publisher import ReportsFull
 from cluster.runtime.api.attached_service import AttachedService
 from cluster.runtime.api.group import Full, NotDelivered
 from cluster.runtime.api.replica import Replica
+from cluster.runtime.api.reports import Reports
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from cluster.layer import QueryAnswered
+    from cluster.layer import LoadChanged, QueryAnswered
     from cluster.names import ProcessId, View
     from cluster.runtime.api.options import Options
+    from cluster.runtime.api.reports import ReportChange
 
 ROUND_ROBIN = "round robin"
 OUTSTANDING_MAX = 4096  # queries of this member without an answer
 QUERY_BYTES_MAX = 64 * 1024
+LOAD = "queries"  # the item of the reports
+U32_MAX = (1 << 32) - 1
+_LOAD = struct.Struct("!II")  # queries that wait, mean time for one in us
 
 
 class QueryFailed(Exception):
@@ -78,9 +86,13 @@ class _IndexedMachine:
 class DataQueries(AttachedService):
     """The queries of one member that wait for their answers."""
 
-    def __init__(self, machine: QueryableMachine) -> None:
+    def __init__(self, machine: QueryableMachine, reports: Reports | None = None) -> None:
+        """`reports` carry the loads of members that share queries by load. Nothing else reads their changes."""
         super().__init__()
         self.machine = machine
+        self.reports = reports
+        if reports is not None:
+            reports.on_change(self._on_report)
 
     @property
     def outstanding(self) -> int:
@@ -91,6 +103,17 @@ class DataQueries(AttachedService):
     def executed(self) -> int:
         """Queries that this member has executed, for itself and for others, since it started."""
         return self._driver.process.data.executed if self._driver is not None and self._driver.process.data else 0
+
+    def on_load_changed(self, load: LoadChanged) -> None:
+        """This member reports its load. Members that cannot get it now get a later one."""
+        if self.reports is not None:
+            with suppress(NotDelivered, ReportsFull):
+                self.reports.publish(LOAD, _LOAD.pack(min(load.waiting, U32_MAX), min(load.service_us, U32_MAX)))
+
+    def _on_report(self, change: ReportChange) -> None:
+        driver = self._driver
+        if driver is not None and change.item == LOAD and len(change.value) == _LOAD.size:
+            driver.load_reported(change.sender, change.age_s, *_LOAD.unpack(change.value))
 
     async def ask(self, body: bytes, seen: int) -> QueryAnswered:
         driver = self._driver
@@ -115,19 +138,20 @@ class DataService:
     @classmethod
     async def found(cls, options: Options, machine: QueryableMachine, *, sharing: str = ROUND_ROBIN) -> DataService:
         """Found a group with this member as its only one. Once in the life of a cluster."""
-        queries = DataQueries(machine)
-        indexed = _IndexedMachine(machine)
-        return cls(await Replica.found(_shared(options, sharing), indexed, queries=queries), queries)
+        queries, indexed = DataQueries(machine, _load_reports(sharing)), _IndexedMachine(machine)
+        options = _shared(options, sharing)
+        return cls(await Replica.found(options, indexed, queries=queries, reports=queries.reports), queries)
 
     @classmethod
     async def join(cls, options: Options, machine: QueryableMachine, *, sharing: str = ROUND_ROBIN) -> DataService:
         """Join a group, or resume from disk. Retries for ever; never founds a group. `machine` must be unused.
 
-        `sharing`: "round robin" or "least loaded", for the queries of this member.
+        `sharing`: "round robin" or "least loaded", for the queries of this member. Only members with "least loaded"
+        report their loads, so all should have the same.
         """
-        queries = DataQueries(machine)
-        indexed = _IndexedMachine(machine)
-        return cls(await Replica.join(_shared(options, sharing), indexed, queries=queries), queries)
+        queries, indexed = DataQueries(machine, _load_reports(sharing)), _IndexedMachine(machine)
+        options = _shared(options, sharing)
+        return cls(await Replica.join(options, indexed, queries=queries, reports=queries.reports), queries)
 
     async def update(self, body: bytes) -> DataResult:
         """Apply an update at every member. Waits for a primary view. Raises the same errors as `Replica.submit`.
@@ -196,6 +220,10 @@ class DataService:
     async def close(self) -> None:
         """Stop. A member with a disk resumes from it when it starts again."""
         await self.replica.close()
+
+
+def _load_reports(sharing: str) -> Reports | None:
+    return Reports() if sharing == LEAST_LOADED else None
 
 
 def _shared(options: Options, sharing: str) -> Options:

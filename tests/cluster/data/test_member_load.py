@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cluster.data.member_load import SERVICE_S, MemberLoad, ServiceTime
+from cluster.data.member_load import REPORT_EVERY_S, SERVICE_S, LoadReports, MemberLoad, ServiceTime
 
 
 def test_own_queries_on_the_way_count() -> None:
@@ -27,6 +27,18 @@ def test_a_report_without_a_measured_time_keeps_the_one_before() -> None:
     load.report(0.0, 0, 4_000)
     load.report(1.0, 0, 0)
     assert load.service_s == pytest.approx(0.004)
+
+
+def test_a_load_is_reported_when_it_changes_but_not_all_the_time() -> None:
+    reports = LoadReports()
+    assert not reports.is_due(0.0, 0, 0)  # what the others assume anyway
+    assert reports.is_due(0.0, 3, 0)
+    assert not reports.is_due(1.0, 3, 0)
+    assert reports.is_due(1.0, 4, 1_000)
+    assert not reports.is_due(1.0 + REPORT_EVERY_S / 2, 9, 1_000)
+    assert reports.is_due(1.0 + REPORT_EVERY_S, 9, 1_000)
+    assert not reports.is_due(2.0, 9, 1_050)  # a small change of the time for one
+    assert reports.is_due(2.0, 9, 1_200)
 
 
 def test_the_time_for_a_query_is_measured_only_while_queries_wait() -> None:

@@ -9,6 +9,7 @@ import pytest
 
 import cluster
 from cluster import DataResult, DataService, Full, NotDelivered, QueryFailed, Replica
+from cluster.data.member_load import SERVICE_S
 from cluster.runtime.api import data_service
 from cluster.runtime.commands.counter_machine import CounterMachine
 from tests.cluster.runtime.api.test_interim_service import options
@@ -50,6 +51,22 @@ def test_updates_and_queries_at_all_members(sharing: str) -> None:
             assert sum(done) == 60
             if sharing == "round robin":
                 assert done == [20, 20, 20]
+
+    run(story)
+
+
+def test_the_members_report_their_loads() -> None:
+    async def story() -> None:
+        a, b, c = await three("least loaded")
+        async with a, b, c:
+            load = a.replica.group.driver.process.data.load  # as the member that asks knows it
+            assert all(load[member.me].service_s == SERVICE_S for member in (b, c))
+            burst = [asyncio.ensure_future(a.query(b"%d" % number)) for number in range(300)]
+            for member in (b, c):
+                await eventually(lambda member=member: load[member.me].service_s != SERVICE_S)
+            await asyncio.gather(*burst)
+            assert a.replica.reports is not None
+            assert {"b", "c"} <= a.replica.reports.current.keys()
 
     run(story)
 

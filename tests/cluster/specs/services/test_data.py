@@ -116,7 +116,7 @@ def told(at: ProcessId, *last_updates: int, current: bool = False) -> list[Step]
 
 
 def sent(at: ProcessId, *queries: Query, sender: ProcessId = A) -> Step:
-    return at, VsReceive(sender, Queries(queries, 0, 0))
+    return at, VsReceive(sender, Queries(queries))
 
 
 def did(at: ProcessId, client: int, index: int = 5, body: bytes = b"q") -> Step:
