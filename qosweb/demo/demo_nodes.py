@@ -72,13 +72,11 @@ class DemoNodes:
         self.members = [DemoNode(f"n{number}", one, logs) for number, one in enumerate(ports, 1)]
         self.site = site
         self._spec = spec
-        self._clients = contextlib.AsyncExitStack()
 
     async def __aenter__(self) -> DemoNodes:
         make_key_file(self.key_file)
         try:
             for member in self.members:
-                await self._clients.enter_async_context(member.client)
                 await self._start(member)
         except BaseException:
             await self.__aexit__()
@@ -87,7 +85,6 @@ class DemoNodes:
 
     async def __aexit__(self, *_: object) -> None:
         await self.stop()
-        await self._clients.aclose()
 
     def options(self, name: str, *addresses: str) -> list[str]:
         """The options of ``qosweb serve``, without ``--bootstrap`` or ``--join``."""

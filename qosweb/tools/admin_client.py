@@ -7,19 +7,18 @@ Neighbours: `status`, `reload`; `qosweb.demo`. Server: `qosweb.server.admin.admi
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
+import socket
+from contextlib import suppress
+from http.client import HTTPConnection, HTTPException, RemoteDisconnected
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import Any, BinaryIO
 from urllib.parse import urlencode
-
-import aiohttp
 
 from qosweb.errors import UsageError
 from qosweb.units import Address, parse_address
-
-if TYPE_CHECKING:
-    from types import TracebackType
 
 ANSWER_MAX = 64 << 20
 ASK_S = 5.0
@@ -41,23 +40,16 @@ class RequestRefused(AdminError):
         self.text = text
 
 
+class NotConnected(Exception):
+    """Nothing accepts connections at the address; the text says why."""
+
+
 class AdminClient:
-    """An async context manager. All methods raise AdminError."""
+    """Requests to one admin port, each on a connection of its own. All methods raise AdminError."""
 
     def __init__(self, admin: str, token_file: str | None = None) -> None:
         self.address = admin_address(admin)
         self._headers = {} if token_file is None else {"Authorization": f"Bearer {_read_token(token_file)}"}
-        self._session: aiohttp.ClientSession | None = None
-
-    async def __aenter__(self) -> AdminClient:
-        self._session = aiohttp.ClientSession(f"http://{self.address}", headers=self._headers)
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        assert self._session is not None
-        await self._session.close()
 
     async def status(self) -> dict[str, Any]:
         _, text = await self._ask("GET", "/status")
@@ -121,28 +113,25 @@ class AdminClient:
         within_s: float = ASK_S,
         headers: dict[str, str] | None = None,
     ) -> tuple[int, str]:
-        assert self._session is not None
-        options: dict[str, Any] = {"timeout": aiohttp.ClientTimeout(total=within_s), "allow_redirects": False}
+        connection = HTTPConnection(self.address.host, self.address.port, timeout=within_s)
+        fields = {**self._headers, **(headers or {})}
         try:
-            async with self._session.request(method, path, data=body, headers=headers, **options) as reply:
-                raw = bytearray()
-                while chunk := await reply.content.read(1 << 16):
-                    raw += chunk
-                    if len(raw) > ANSWER_MAX:
-                        raise self._unexpected(f"its response has more than {ANSWER_MAX} bytes")
-                status = reply.status
-        except aiohttp.ClientConnectorError as error:
-            number = error.os_error.errno
-            reason = os.strerror(number) if number and number > 0 else "there is no such host"
-            raise AdminError(
-                f"no node responds at {self.address}: {reason}; give the address of its admin port: --admin HOST:PORT"
-            ) from None
+            async with asyncio.timeout(within_s):
+                status, raw = await asyncio.to_thread(_exchange, connection, method, path, body, fields)
         except TimeoutError:
             raise AdminError(f"{self.address} did not respond within {within_s:g} s") from None
-        except aiohttp.ServerDisconnectedError:
+        except (RemoteDisconnected, ConnectionResetError):
             raise self._unexpected("it closed the connection without a response") from None
-        except (aiohttp.ClientError, OSError, ValueError) as error:
+        except NotConnected as error:
+            raise AdminError(
+                f"no node responds at {self.address}: {error}; give the address of its admin port: --admin HOST:PORT"
+            ) from None
+        except (HTTPException, OSError, ValueError) as error:
             raise self._unexpected(f"its response is not valid HTTP ({type(error).__name__})") from None
+        finally:
+            _hang_up(connection)  # also ends the thread
+        if len(raw) > ANSWER_MAX:
+            raise self._unexpected(f"its response has more than {ANSWER_MAX} bytes")
         text = raw.decode("utf-8", "replace")
         if status == 401:
             if "Authorization" in self._headers:
@@ -165,6 +154,31 @@ class AdminClient:
 
     def _unexpected(self, why: str) -> AdminError:
         return AdminError(f"{self.address} is not the admin port of a qosweb node: {why}")
+
+
+def _exchange(
+    connection: HTTPConnection, method: str, path: str, body: bytes | BinaryIO | None, fields: dict[str, str]
+) -> tuple[int, bytes]:
+    """Status and body of the response; one byte more of it than ANSWER_MAX at most. Blocks."""
+    try:
+        connection.connect()
+    except TimeoutError:
+        raise
+    except OSError as error:
+        number = error.errno
+        raise NotConnected(os.strerror(number) if number and number > 0 else "there is no such host") from None
+    with suppress(BrokenPipeError):  # it refuses before it has read the body, and says why
+        connection.request(method, path, body, fields)
+    with connection.getresponse() as reply:
+        return reply.status, reply.read(ANSWER_MAX + 1)
+
+
+def _hang_up(connection: HTTPConnection) -> None:
+    """End what another thread does with a connection."""
+    if connection.sock is not None:
+        with suppress(OSError):
+            connection.sock.shutdown(socket.SHUT_RDWR)
+    connection.close()
 
 
 def admin_address(text: str) -> Address:

@@ -112,10 +112,9 @@ def _shown_time(seconds: float) -> str:
 
 
 async def _change(arguments: argparse.Namespace, method: str, change: dict[str, object]) -> dict[str, Any]:
-    async with AdminClient(arguments.admin, arguments.token_file) as client:
-        return await client.change_blocks(method, change)
+    client = AdminClient(arguments.admin, arguments.token_file)
+    return await client.change_blocks(method, change)
 
 
 async def _list(client: AdminClient) -> dict[str, Any]:
-    async with client:
-        return await client.blocks()
+    return await client.blocks()

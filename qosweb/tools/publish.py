@@ -115,19 +115,19 @@ def _digest(path: str) -> str:
 
 async def _publish(arguments: argparse.Namespace, manifest: Manifest, files: dict[str, str]) -> dict[str, Any]:
     data = encode_manifest(manifest)
-    async with AdminClient(arguments.admin, arguments.token_file) as client:
-        plan = await client.plan_release(data)
-        missing = [one for one in plan["missing"] if one in files]
-        size_of = {one.digest: one.size for one in manifest.files}
-        plan["bytes"] = sum(size_of[one] for one in missing)
-        if arguments.dry_run:
-            return plan
-        if plan["current"] is not None and not (plan["added"] or plan["changed"] or plan["removed"]):
-            return {**plan, "unchanged": True}
-        await _upload(client, missing, plan["received"], files, quiet=arguments.json)
-        done = await client.publish_release(data, arguments.message, operator_name(), force=arguments.force)
-        changes = {name: plan[name] for name in ("added", "changed", "removed")}
-        return {**done, **changes, "uploaded": len(missing)}
+    client = AdminClient(arguments.admin, arguments.token_file)
+    plan = await client.plan_release(data)
+    missing = [one for one in plan["missing"] if one in files]
+    size_of = {one.digest: one.size for one in manifest.files}
+    plan["bytes"] = sum(size_of[one] for one in missing)
+    if arguments.dry_run:
+        return plan
+    if plan["current"] is not None and not (plan["added"] or plan["changed"] or plan["removed"]):
+        return {**plan, "unchanged": True}
+    await _upload(client, missing, plan["received"], files, quiet=arguments.json)
+    done = await client.publish_release(data, arguments.message, operator_name(), force=arguments.force)
+    changes = {name: plan[name] for name in ("added", "changed", "removed")}
+    return {**done, **changes, "uploaded": len(missing)}
 
 
 async def _upload(

@@ -59,10 +59,10 @@ def rollback(arguments: argparse.Namespace) -> int:
 
 
 async def _ask(arguments: argparse.Namespace) -> dict[str, Any]:
-    async with AdminClient(arguments.admin, arguments.token_file) as client:
-        return await client.releases()
+    client = AdminClient(arguments.admin, arguments.token_file)
+    return await client.releases()
 
 
 async def _roll_back(arguments: argparse.Namespace) -> dict[str, Any]:
-    async with AdminClient(arguments.admin, arguments.token_file) as client:
-        return await client.roll_back(arguments.release, operator_name())
+    client = AdminClient(arguments.admin, arguments.token_file)
+    return await client.roll_back(arguments.release, operator_name())

@@ -55,8 +55,7 @@ def reload(arguments: argparse.Namespace) -> int:
 
 
 async def _put(client: AdminClient, text: str) -> dict[str, Any]:
-    async with client:
-        return await client.put_policy(text)
+    return await client.put_policy(text)
 
 
 def drain(arguments: argparse.Namespace) -> int:
@@ -71,5 +70,4 @@ def drain(arguments: argparse.Namespace) -> int:
 
 
 async def _drain(client: AdminClient) -> None:
-    async with client:
-        await client.drain()
+    await client.drain()

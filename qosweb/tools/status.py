@@ -44,8 +44,7 @@ def status(arguments: argparse.Namespace) -> int:
 
 
 async def _once(client: AdminClient, *, as_json: bool) -> int:
-    async with client:
-        found = await client.status()
+    found = await client.status()
     if as_json:
         print(json.dumps(found, indent=2))
     else:
@@ -55,23 +54,22 @@ async def _once(client: AdminClient, *, as_json: bool) -> int:
 
 async def _watch(client: AdminClient, every_s: float, *, as_json: bool) -> int:
     """Refresh until Ctrl-C. Retries if the node stops responding; fails if it does not respond at first."""
-    async with client:
-        latest = await client.status()
-        if as_json or not sys.stdout.isatty():
-            return await _watch_in_blocks(client, latest, every_s, as_json=as_json)
-        loop = asyncio.get_running_loop()
-        console = Console(highlight=False, markup=False)
-        with Live(_picture(latest, None, 0.0, console), console=console, auto_refresh=False, screen=True) as live:
-            at = loop.time()
-            live.refresh()
-            while True:
-                await asyncio.sleep(every_s)
-                try:
-                    found, now = await client.status(), loop.time()
-                    live.update(_picture(found, latest, now - at, console), refresh=True)
-                    latest, at = found, now
-                except AdminError as error:
-                    live.update(Text(f"{error}\n\nRetrying; Ctrl-C to stop.", style="yellow"), refresh=True)
+    latest = await client.status()
+    if as_json or not sys.stdout.isatty():
+        return await _watch_in_blocks(client, latest, every_s, as_json=as_json)
+    loop = asyncio.get_running_loop()
+    console = Console(highlight=False, markup=False)
+    with Live(_picture(latest, None, 0.0, console), console=console, auto_refresh=False, screen=True) as live:
+        at = loop.time()
+        live.refresh()
+        while True:
+            await asyncio.sleep(every_s)
+            try:
+                found, now = await client.status(), loop.time()
+                live.update(_picture(found, latest, now - at, console), refresh=True)
+                latest, at = found, now
+            except AdminError as error:
+                live.update(Text(f"{error}\n\nRetrying; Ctrl-C to stop.", style="yellow"), refresh=True)
 
 
 async def _watch_in_blocks(client: AdminClient, latest: dict[str, Any], every_s: float, *, as_json: bool) -> int:

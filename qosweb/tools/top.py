@@ -60,16 +60,15 @@ def top(arguments: argparse.Namespace) -> int:
 async def _run(client: AdminClient) -> None:
     """Redraw until Ctrl-C. Retries if the node stops responding; fails if it does not respond at first."""
     console, screen = Console(highlight=False, markup=False), TopScreen()
-    async with client:
-        first = screen.draw(await client.status(), console.width)
-        with Live(first, console=console, auto_refresh=False, screen=True) as live:
-            live.refresh()
-            while True:
-                await asyncio.sleep(EVERY_S)
-                try:
-                    live.update(screen.draw(await client.status(), console.width), refresh=True)
-                except AdminError as error:
-                    live.update(Text(f"{error}\n\nRetrying; Ctrl-C to stop.", style="yellow"), refresh=True)
+    first = screen.draw(await client.status(), console.width)
+    with Live(first, console=console, auto_refresh=False, screen=True) as live:
+        live.refresh()
+        while True:
+            await asyncio.sleep(EVERY_S)
+            try:
+                live.update(screen.draw(await client.status(), console.width), refresh=True)
+            except AdminError as error:
+                live.update(Text(f"{error}\n\nRetrying; Ctrl-C to stop.", style="yellow"), refresh=True)
 
 
 class TopScreen:

@@ -59,11 +59,12 @@ def test_the_members_report_their_loads() -> None:
     async def story() -> None:
         a, b, c = await three("least loaded")
         async with a, b, c:
-            load = a.replica.group.driver.process.data.load  # as the member that asks knows it
+            asking = a.replica.group.driver.process.data
+            assert asking is not None
+            load = asking.load  # as the member that asks knows it
             assert all(load[member.me].service_s == SERVICE_S for member in (b, c))
             burst = [asyncio.ensure_future(a.query(b"%d" % number)) for number in range(300)]
-            for member in (b, c):
-                await eventually(lambda member=member: load[member.me].service_s != SERVICE_S)
+            await eventually(lambda: all(load[member.me].service_s != SERVICE_S for member in (b, c)))
             await asyncio.gather(*burst)
             assert a.replica.reports is not None
             assert {"b", "c"} <= a.replica.reports.current.keys()
