@@ -6,7 +6,8 @@ again only if none of them has the packets. A member therefore keeps its last KE
 member that has all packets of a message tells the coordinator (`Complete`), and tells the producer now and then how
 many it has (`ProgressReport`). A message that changes the membership has no packets and is complete at once. Before
 a NAK a consumer waits for half a heartbeat, in which reordered packets arrive, plus up to `dally` heartbeats (section
-4); it asks for the same packets again after NAK_BEATS, or twice the time that repairs took lately.
+4); it asks for the same packets again after NAK_BEATS, or twice the time that repairs took lately,
+and after ever longer times while nothing arrives.
 """
 
 from __future__ import annotations
@@ -15,9 +16,11 @@ from math import inf
 from typing import TYPE_CHECKING
 
 from cluster.bulk.effects import DeliverMessage, Discard, Joined, MembersChanged, MissedMessages, SendState
-from cluster.bulk.flow_control import ReceptionMeter
+from cluster.bulk.flow_control import NAK_BEATS, ReceptionMeter
 from cluster.bulk.gaps import Gaps
+from cluster.bulk.nak_rounds import NakRounds
 from cluster.bulk.packets import (
+    NAK_RANGES_MAX,
     T_MAX,
     Complete,
     DataPacket,
@@ -40,20 +43,18 @@ KEPT = T_MAX  # delivered messages that are kept to repair others
 BEHIND_MAX = 4 * T_MAX  # messages between the next to deliver and the newest, before this process gives up
 STATE_BEATS = 250  # heartbeats for which a joining process waits for the state
 JOIN_BEATS = 8  # heartbeats after which a request to join is repeated
-NAK_BEATS = 3  # heartbeats after which a NAK is repeated
 COMPLETE_BEATS = 4  # heartbeats after which Complete is repeated
 PROGRESS_BEATS = 10  # heartbeats between two reports of progress, at most
 REPORT_PACKETS = 512  # packets between two reports, at most
 FIRST_PACKETS = 4  # packets before the first report, which tells the producer how much room there is
-NAK_RANGES_MAX = 128
 OPEN_END = 256  # packets beyond the known ones that are asked for when the end of a message is not known
 
 
 class Incoming:
     """A message that is being received."""
 
-    __slots__ = ("arrived", "asked", "asked_to", "denied", "gaps", "heard_at", "meter", "nak_at", "parameters",
-                 "producer", "repeat_at", "report_at", "reported", "told_at")  # fmt: skip
+    __slots__ = ("arrived", "asked", "denied", "gaps", "heard_at", "meter", "nak_at", "parameters", "producer",
+                 "report_at", "reported", "rounds", "told_at")  # fmt: skip
 
     def __init__(self, producer: ProcessId, parameters: Parameters, now: float) -> None:
         self.producer = producer
@@ -63,9 +64,8 @@ class Incoming:
         self.heard_at = -inf  # when a packet of its producer arrived
         self.arrived = 0  # packets
         self.reported = 0  # of these, the producer was told
-        self.nak_at = inf  # when to ask for missing packets
-        self.repeat_at = -inf  # when to ask again for those that were asked for
-        self.asked_to = 0  # missing packets below this one were asked for
+        self.rounds = NakRounds()
+        self.nak_at = inf  # when to ask for packets that were not asked for yet
         self.asked = 0  # NAKs sent since the last new packet arrived
         self.denied: set[ProcessId] = set()  # members that do not have the packets
         self.told_at = inf  # when to tell the coordinator (again) that the message is complete
@@ -132,11 +132,16 @@ class Consumer:
             message.heard_at = self._context.now
             gaps = message.gaps
             self._context.spool.write(data.number, data.packet, data.payload)  # before it counts: a disk may be full
-            is_gap = data.packet > gaps.seen
+            seen = gaps.seen
+            is_gap = data.packet > seen
             if gaps.arrived(data.packet, is_end=data.is_end):
                 message.arrived += 1
                 message.asked = 0
                 message.meter.on_packet(self._context.now, data.packet)
+                if is_gap:
+                    message.meter.on_lost(data.packet - seen)
+                elif message.rounds.asked_to <= data.packet < seen:  # it was only late
+                    message.meter.on_lost(-1)
                 every = min(REPORT_PACKETS, self._context.room // 4 + 1) if message.reported else FIRST_PACKETS
                 if message.arrived - message.reported >= every:
                     self._report(data.number, message)
@@ -146,6 +151,7 @@ class Consumer:
     def on_empty(self, sender: ProcessId, empty: EmptyPacket) -> None:
         message = self._message(empty.number, sender, empty.header.parameters)
         if message is not None:
+            message.meter.on_lost(max(0, empty.packets - message.gaps.seen))
             message.gaps.exists(empty.packets, is_end=empty.is_end)
             self._check(empty.number, message)
         elif self.is_member and 0 < empty.number < self.next_out:  # the producer waits for those that do not have it
@@ -156,7 +162,8 @@ class Consumer:
         message = self.incoming.get(deny.number)
         if message is not None and not message.gaps.is_complete:
             message.denied.add(sender)
-            message.nak_at = message.repeat_at = self._context.now
+            message.nak_at = self._context.now
+            message.rounds.expire(message.nak_at)
 
     def on_nak(self, sender: ProcessId, nak: Nak) -> bool:
         """Repairs a message that this process has complete. Returns whether it has."""
@@ -193,13 +200,14 @@ class Consumer:
                 self._tell_complete(number, message)
             if now >= message.report_at:
                 self._report(number, message)
-            if now >= message.nak_at and not self._nak(number, message):
+            if now >= min(message.nak_at, message.rounds.due_at) and not self._nak(number, message):
                 return
 
     def next_deadline(self) -> float:
         if not self.is_member:
             return self.join_at if self._context.coordinator is not None else inf
-        first = min((min(one.nak_at, one.told_at, one.report_at) for one in self.incoming.values()), default=inf)
+        incoming = self.incoming.values()
+        first = min((min(one.nak_at, one.rounds.due_at, one.told_at, one.report_at) for one in incoming), default=inf)
         return min(first, self.ready_at)
 
     def join_again(self, reason: str) -> None:
@@ -243,8 +251,8 @@ class Consumer:
                 if self._context.knowledge.status(number) is not Status.ACCEPTED:
                     self._tell_complete(number, message)
             self._advance()
-        elif message.nak_at in (inf, message.repeat_at) and message.gaps.has_missing(message.asked_to):
-            message.nak_at = min(message.nak_at, self._context.now + self._patience(message))
+        elif message.nak_at == inf and message.gaps.has_missing(message.rounds.asked_to):
+            message.nak_at = self._context.now + self._patience(message)
 
     def _patience(self, message: Incoming) -> float:
         return message.heartbeat_s * (0.5 + self._context.chance.random() * self._context.flow.dally)
@@ -342,35 +350,28 @@ class Consumer:
                 self._drop(number)
 
     def _nak(self, number: int, message: Incoming) -> bool:
-        """Asks for the missing packets of a message. False: nobody has them, and this process joins again."""
+        """Asks for missing packets of a message. False: nobody has them, and this process joins again."""
         context = self._context
-        is_repeated = context.now >= message.repeat_at
-        ranges = message.gaps.first(NAK_RANGES_MAX, 0 if is_repeated else message.asked_to)
+        again_s = message.meter.wait_s(message.heartbeat_s, message.asked) + self._patience(message)
+        asked_to = message.rounds.asked_to
+        ranges = message.rounds.take(message.gaps, context.now, context.now + again_s, NAK_RANGES_MAX)
         is_accepted = context.knowledge.status(number) is Status.ACCEPTED
         is_silent = context.now >= message.heard_at + NAK_BEATS * message.heartbeat_s
-        if is_repeated and is_accepted and is_silent and message.gaps.total is None:
+        is_open = is_accepted and message.gaps.total is None  # there may be packets of which nothing was heard
+        if is_open and is_silent and len(ranges) < NAK_RANGES_MAX:
             ranges = (*ranges, (message.gaps.seen, message.gaps.seen + OPEN_END))
+        has_more = message.gaps.has_missing(message.rounds.asked_to)
+        message.nak_at = context.now + (message.heartbeat_s if has_more else again_s if is_open else inf)
         if not ranges:
-            later = context.now + NAK_BEATS * message.heartbeat_s if is_accepted else inf
-            message.nak_at = message.repeat_at if message.gaps.has_missing(0) else later
             return True
         target = self._peer_to_ask(number, message)
         if target is None:
             self.join_again(f"packets of message {number} are no longer available")
             return False
-        if is_repeated and message.asked_to:
-            message.meter.on_repeat(message.heartbeat_s)
-        new = [(max(first, message.asked_to), end) for first, end in ranges if end > message.asked_to]
-        if new:
-            message.meter.on_nak(context.now, new[0][0], sum(end - first for first, end in new))
-        message.asked_to = max(message.asked_to, ranges[-1][1])
+        if message.rounds.asked_to > asked_to:
+            message.meter.on_nak(context.now, next(max(first, asked_to) for first, end in ranges if end > asked_to))
         self.naks += 1
-        if is_repeated:
-            message.asked += 1
-            wait_s = max(NAK_BEATS * message.heartbeat_s, message.meter.wait_s)
-            message.repeat_at = context.now + wait_s + self._patience(message)
-        has_more = message.gaps.seen > message.asked_to and len(ranges) >= NAK_RANGES_MAX
-        message.nak_at = context.now + message.heartbeat_s if has_more else message.repeat_at
+        message.asked += 1
         context.send(target, Nak(self._wish(message), number, ranges))
         return True
 

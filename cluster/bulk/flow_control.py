@@ -28,7 +28,9 @@ RELAX = 100
 RETENTION_MIN = 3
 LOSS_MAX = 1 / 12
 HEARTBEAT_MS_MAX = 1000
-WAIT_S_MAX = 2.0
+NAK_BEATS = 3  # heartbeats after which a NAK is repeated, at least
+WAIT_S_MAX = 2.0  # the same, at most
+DOUBLINGS_MAX = 6  # of that time while nothing arrives
 REPAIR_BEATS = 4.0  # a repair that takes longer than this, after its NAK, needs a longer heartbeat
 
 
@@ -118,50 +120,49 @@ class FlowControl:
 class ReceptionMeter:
     """What a consumer measures of one message, and the parameters that it asks its producer for.
 
-    `repair_s` is the time from a NAK to the packet that it asked for, smoothed. As usual, the time of a packet that was
-    asked for twice does not count, because either NAK may have brought it; `wait_s`, after which a NAK is repeated,
-    doubles instead.
+    `repair_s` is the time from the first NAK for a packet to the packet, smoothed. If the packet was asked for more
+    than once it is too long rather than too short, so that a producer that answers late is not asked ever more often.
+    One sample counts as twice the mean at most: a few lost repairs change little.
     """
 
-    __slots__ = ("_arrived", "_asked", "_probe", "_since", "_window", "repair_s", "wait_s")
+    __slots__ = ("_arrived", "_lost", "_probe", "_since", "_window", "repair_s")
 
     def __init__(self, now: float) -> None:
         self._since = now
         self._arrived = 0
-        self._asked = 0  # packets that were asked for, for the first time
+        self._lost = 0  # packets that others overtook
         self._probe: tuple[int, float] | None = None  # a packet that was asked for, and when
         self._window = WINDOW_ANY
         self.repair_s = 0.0
-        self.wait_s = 0.0
 
     def on_packet(self, now: float, packet: int) -> None:
         self._arrived += 1
         if self._probe is not None and self._probe[0] == packet:
             sample = now - self._probe[1]
-            self.repair_s += (sample - self.repair_s) / (4 if self.repair_s else 1)
-            self.wait_s = min(WAIT_S_MAX, 2 * max(sample, self.repair_s))
+            self.repair_s += (min(sample, 2 * self.repair_s) - self.repair_s) / 4 if self.repair_s else sample
             self._probe = None
 
-    def on_nak(self, now: float, packet: int, packets: int) -> None:
-        """`packets` packets from `packet` on are asked for, for the first time."""
-        self._asked += packets
-        if packets and self._probe is None:
+    def on_lost(self, packets: int) -> None:
+        """So many packets are missing more than before; less than none if one was only late."""
+        self._lost += packets
+
+    def on_nak(self, now: float, packet: int) -> None:
+        """This packet is asked for, for the first time."""
+        if self._probe is None:
             self._probe = (packet, now)
 
-    def on_repeat(self, heartbeat_s: float) -> None:
-        """Packets are asked for again."""
-        if self._probe is not None:
-            self._probe = None
-            self.wait_s = min(WAIT_S_MAX, max(heartbeat_s, 2 * self.wait_s))
+    def wait_s(self, heartbeat_s: float, unanswered: int) -> float:
+        """The time after which to ask again, if the last `unanswered` NAKs brought nothing."""
+        return min(WAIT_S_MAX, max(NAK_BEATS * heartbeat_s, 2 * self.repair_s) * (1 << min(unanswered, DOUBLINGS_MAX)))
 
     def wish(self, now: float, parameters: Parameters) -> Parameters:
         """The parameters to ask for, given those of the producer."""
         beat = parameters.heartbeat_ms / 1e3
         elapsed = now - self._since
         if elapsed >= SETTLE * beat:
-            is_overrun = self._asked > LOSS_MAX * (self._arrived + self._asked)
+            is_overrun = self._lost > LOSS_MAX * (self._arrived + self._lost)
             self._window = max(1, int(self._arrived * beat / elapsed)) if is_overrun else WINDOW_ANY
-            self._since, self._arrived, self._asked = now, 0, 0
+            self._since, self._arrived, self._lost = now, 0, 0
         is_late = self.repair_s > REPAIR_BEATS * beat
         heartbeat_ms = min(HEARTBEAT_MS_MAX, 2 * parameters.heartbeat_ms) if is_late else parameters.heartbeat_ms
         window = min(WINDOW_ANY, self._window * heartbeat_ms // parameters.heartbeat_ms)

@@ -59,7 +59,10 @@ class Gaps:
         at = bisect_right(self._ranges, packet, key=lambda part: part[0]) - 1
         return packet >= self.seen or (at >= 0 and packet < self._ranges[at][1])
 
-    def first(self, count: int, start: int = 0) -> Ranges:
-        """The first `count` missing ranges, without packets below `start`."""
+    def first(self, count: int, start: int = 0, stop: int | None = None) -> Ranges:
+        """The first `count` missing ranges, without packets below `start` or from `stop` on."""
         at = bisect_right(self._ranges, start, key=lambda part: part[1]) if start else 0
-        return tuple((max(first, start), end) for first, end in self._ranges[at : at + count])
+        found = self._ranges[at : at + count]
+        if stop is None:
+            return tuple((max(first, start), end) for first, end in found)
+        return tuple((max(first, start), min(end, stop)) for first, end in found if first < stop)

@@ -19,6 +19,7 @@ import msgspec
 from cluster.names import ProcessId
 
 WINDOW_ANY = 65_535  # in the parameters of a consumer: it can keep up with any window
+NAK_RANGES_MAX = 96  # ranges of packets in a NAK, so that it fits into a datagram
 T_MAX = 8  # messages whose status is in a header; the most tokens at a time (t_max of section 5.1)
 
 Count = Annotated[int, msgspec.Meta(ge=0, lt=2**53)]

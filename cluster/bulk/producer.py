@@ -21,7 +21,17 @@ from math import ceil, inf
 from typing import TYPE_CHECKING
 
 from cluster.bulk.effects import MessageResolved, Multicast, Outcome, ReceivedByAll
-from cluster.bulk.packets import DataPacket, EmptyPacket, Nak, NakDeny, ProgressReport, Status, TokenGrant, TokenRequest
+from cluster.bulk.packets import (
+    NAK_RANGES_MAX,
+    DataPacket,
+    EmptyPacket,
+    Nak,
+    NakDeny,
+    ProgressReport,
+    Status,
+    TokenGrant,
+    TokenRequest,
+)
 
 if TYPE_CHECKING:
     from cluster.bulk.effects import BulkContext, MessageSource
@@ -33,7 +43,6 @@ HELD_MAX = 16  # retentions for which a decided message is kept, however often i
 TELL_BEATS = 8  # heartbeats with data between two empty packets
 ROOM_MIN = 32  # packets that a consumer has room for if it has not told otherwise
 ASK_BEATS = 4  # heartbeats after which a token is requested again
-RANGES_MAX = 64  # ranges of one NAK that are looked at
 
 
 class Outgoing:
@@ -129,7 +138,7 @@ class Producer:
         self._context.flow.ask(nak.header.parameters)
         message.asked_beat = self._beat
         room = self._context.flow.window_max
-        for first, end in nak.ranges[:RANGES_MAX]:
+        for first, end in nak.ranges[:NAK_RANGES_MAX]:
             for packet in range(first, min(end, message.sent, first + room)):
                 key = (nak.number, packet)
                 if len(self._again) < room and self._resent.get(key, -2) < self._beat - 1:

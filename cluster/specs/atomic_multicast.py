@@ -38,6 +38,8 @@ class AtomicMulticastSpec:
     def __init__(self) -> None:
         self.sent: dict[int, tuple[ProcessId, bytes]] = {}
         self.holders: dict[int, ProcessId] = {}
+        self.tokens: dict[tuple[ProcessId, int, int], int] = {}  # by holder, the message it joined by, and request
+        self.attempts: dict[str, int] = {}  # of the present members, by name
         self.coordinator: ProcessId | None = None
         self.a0: set[int] = set()
         self.r0: set[int] = set()
@@ -58,6 +60,7 @@ class AtomicMulticastSpec:
             self.require(
                 not master.pending(), "section 5.2: a new coordinator rejects what is pending", self.coordinator
             )
+        self._members_and_tokens(master)
         for at, slot in enumerate(master.recent):
             number = master.next - 1 - at
             holder = self.holders.setdefault(number, slot.producer)
@@ -69,6 +72,17 @@ class AtomicMulticastSpec:
                 if slot.status is not Status.ACCEPTED:
                     self.webs.setdefault(number, master.members)
             self.require(not (number in self.a0 and number in self.r0), "L2 at the master: a decision is final", number)
+
+    def _members_and_tokens(self, master: Master) -> None:
+        """A process that was removed is forgotten: when it joins again, it may get a token for the same request."""
+        attempts = {member.name: joined.attempt for member, joined in master.joined.items()}
+        replaced = [name for name, attempt in attempts.items() if attempt < self.attempts.get(name, attempt)]
+        self.require(not replaced, "an earlier process does not replace a later one that is a member", replaced)
+        self.attempts = attempts
+        for producer, (request, number) in master.granted.items():
+            first = master.joined[producer].first
+            granted = self.tokens.setdefault((producer, first, request), number)
+            self.require(granted == number, "a request of a member gets one token", producer, request, number)
 
     def send(self, producer: ProcessId, number: int, content: bytes) -> None:
         self.require(self.holders.get(number) == producer, "a producer sends under its own token", producer, number)

@@ -6,7 +6,7 @@ from cluster.sim.mutation import Mutant
 
 MASTER, COORDINATOR = "cluster.bulk.master", "cluster.bulk.coordinator"
 PRODUCER, CONSUMER = "cluster.bulk.producer", "cluster.bulk.consumer"
-KNOWLEDGE, GAPS = "cluster.bulk.knowledge", "cluster.bulk.gaps"
+KNOWLEDGE, GAPS, ROUNDS = "cluster.bulk.knowledge", "cluster.bulk.gaps", "cluster.bulk.nak_rounds"
 
 BULK_MUTANTS: tuple[Mutant, ...] = (
     # ---- the master
@@ -23,14 +23,12 @@ BULK_MUTANTS: tuple[Mutant, ...] = (
         "        is_new = request > self.granted.get(producer, (0, 0))[0]",
         "        is_new = request >= self.granted.get(producer, (0, 0))[0]",
         "one message gets two numbers, one of which nobody uses",
-        equivalent="the second number is rejected when its holder stays silent",
     ),
     Mutant(
         "an earlier process replaces a later one", MASTER,
         "        is_new = all(attempt > one.attempt for p, one in self.joined.items() if p.name == member.name)",
         "        is_new = member not in self.joined or attempt > self.joined[member].attempt",
         "a delayed request to join removes the running process",
-        equivalent="the process that was removed joins again",
     ),
     Mutant(
         "the state comes from a process that has none", MASTER,
@@ -157,9 +155,9 @@ BULK_MUTANTS: tuple[Mutant, ...] = (
         "a member that saw nothing of an accepted message never asks for it",
     ),
     Mutant(
-        "a NAK is sent once", CONSUMER,
-        "        message.nak_at = context.now + message.heartbeat_s if has_more else message.repeat_at",
-        "        message.nak_at = inf",
+        "a NAK is sent once", ROUNDS,
+        "            rounds.append((self.asked_to, again_at))",
+        "            rounds.append((self.asked_to, inf))",
         "a member whose NAK was lost waits for ever",
     ),
     Mutant(
@@ -205,9 +203,9 @@ BULK_MUTANTS: tuple[Mutant, ...] = (
         shown_by=42,
     ),
     Mutant(
-        "asks for the last gaps only", CONSUMER,
-        "        ranges = message.gaps.first(NAK_RANGES_MAX, 0 if is_repeated else message.asked_to)",
-        "        ranges = message.gaps.first(NAK_RANGES_MAX, message.asked_to)",
+        "asks twice at most", ROUNDS,
+        "(end, due)] if rest else [(end, again_at)]",
+        "(end, due)] if rest else []",
         "a packet that was lost again is not asked for again",
     ),
     # ---- flow control

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from cluster.bulk.flow_control import HEARTBEAT_MS_MAX, RELAX, RETENTION_MIN, SETTLE, FlowControl, ReceptionMeter
+from cluster.bulk.flow_control import (
+    HEARTBEAT_MS_MAX,
+    RELAX,
+    RETENTION_MIN,
+    SETTLE,
+    WAIT_S_MAX,
+    FlowControl,
+    ReceptionMeter,
+)
 from cluster.bulk.packets import WINDOW_ANY, Parameters
 
 PARAMETERS = Parameters(20, 64, 12)
@@ -86,7 +94,7 @@ def received(arrived: int, lost: int) -> ReceptionMeter:
     meter = ReceptionMeter(0.0)
     for _ in range(arrived):
         meter.on_packet(0.01, 0)
-    meter.on_nak(0.02, 500, lost)
+    meter.on_lost(lost)
     return meter
 
 
@@ -104,7 +112,7 @@ def test_a_consumer_that_loses_single_packets_asks_for_nothing() -> None:
 
 def test_a_consumer_asks_for_a_longer_heartbeat_when_repairs_are_late() -> None:
     meter = ReceptionMeter(0.0)
-    meter.on_nak(1.0, 7, 1)
+    meter.on_nak(1.0, 7)
     meter.on_packet(1.1, 6)
     assert meter.repair_s == 0.0
     meter.on_packet(1.2, 7)
@@ -112,6 +120,24 @@ def test_a_consumer_asks_for_a_longer_heartbeat_when_repairs_are_late() -> None:
     assert meter.wish(30.0, PARAMETERS).heartbeat_ms == 40
     assert meter.wish(30.0, Parameters(80, 256, 12)).heartbeat_ms == 80
     for at in range(20):
-        meter.on_nak(2.0 + at, at, 1)
+        meter.on_nak(2.0 + at, at)
         meter.on_packet(2.01 + at, at)
     assert meter.wish(30.0, PARAMETERS).heartbeat_ms == 20
+
+
+def test_a_nak_is_repeated_sooner_while_others_are_answered() -> None:
+    """A transfer that loses repairs too must not wait ever longer: only silence doubles the time."""
+    meter = ReceptionMeter(0.0)
+    assert meter.wait_s(0.02, 0) == pytest.approx(0.06)
+    for at in range(200):  # every tenth repair is lost once, and comes after the second NAK
+        meter.on_nak(at, at)
+        meter.on_packet(at + (0.04 if at % 10 else 0.16), at)
+    assert 0.08 <= meter.wait_s(0.02, 0) < 0.16
+    assert meter.wait_s(0.02, 2) == pytest.approx(4 * meter.wait_s(0.02, 0))
+    assert meter.wait_s(0.02, 99) == WAIT_S_MAX
+
+
+def test_a_packet_that_was_only_late_is_no_loss() -> None:
+    meter = received(60, 60)
+    meter.on_lost(-60)
+    assert meter.wish(0.06, PARAMETERS).window == WINDOW_ANY
