@@ -1,6 +1,6 @@
 """Command line of the group communication library: ``python -m cluster COMMAND``.
 
-`sim` tests the stack in a simulated network. `node` and `chat` run members of a real group, and `check` verifies the
+`sim` tests the stack in a simulated network. `node` runs a member of a real group, and `check` verifies the
 traces that members recorded. `inspect` and `recover` work on the data directories of nodes. `key` makes a cluster key.
 """
 
@@ -64,7 +64,7 @@ def _make_parser() -> tuple[argparse.ArgumentParser, argparse.ArgumentParser]:
         epilog="""\
 examples:
   python -m cluster key cluster.key
-  python -m cluster chat --key-file cluster.key --name ann --found --listen 127.0.0.1:7000
+  python -m cluster node --key-file cluster.key --name ann --found --listen 127.0.0.1:7000
   python -m cluster sim --seeds 1000 --jobs 2
   python -m cluster COMMAND --help""",
     )

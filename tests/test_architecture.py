@@ -29,7 +29,7 @@ PURE = (
     "qosweb/units.py", "qosweb/version.py", "qosweb/upstream_settings.py", "qosweb/server/proxy/health.py",
     "qosweb/server/proxy/retry_budget.py",
     "loadgen/send/response_reader.py", "loadgen/results/assertions.py", "loadgen/results/comparison.py",
-    "loadgen/results/hdr_log.py", "loadgen/experiments/timelines.py",
+    "loadgen/experiments/timelines.py",
     "loadgen/experiments/evidence.py", "loadgen/experiments/findings.py", "loadgen/experiments/judging.py",
     "loadgen/experiments/layout.py", "loadgen/experiments/outages.py", "loadgen/experiments/published_figures.py",
     "loadgen/results/histogram.py", "loadgen/options.py", "loadgen/results/outcomes.py", "loadgen/send/think_times.py",

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from loadgen.results.hdr_log import hdr_log, percentiles
 from loadgen.results.summary import render
 from qosweb.errors import UsageError
 
@@ -33,8 +32,6 @@ def write_outputs(arguments: argparse.Namespace, summary: RunSummary, assertions
     to.flush()
     if arguments.summary:
         write_text(arguments.summary, text)
-    if arguments.hdr:
-        write_text(arguments.hdr, percentiles(summary) if arguments.hdr.endswith(".hgrm") else hdr_log(summary))
     return 0 if all(verdict.holds for verdict in verdicts) and not summary.died else 1
 
 

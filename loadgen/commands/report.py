@@ -29,9 +29,6 @@ examples:
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.add_argument("--summary", metavar="FILE", help="write the summary of A as JSON")
     parser.add_argument(
-        "--hdr", metavar="FILE", help="write latencies: percentiles if the name ends in .hgrm, else an HdrHistogram log"
-    )
-    parser.add_argument(
         "--assert", dest="assertions", metavar="'p99<200ms'", action="append", default=[],
         help="an assertion on A, as for loadgen run: exit code 1 if it fails; latencies are of accepted requests",
     )  # fmt: skip
@@ -43,8 +40,8 @@ def _act(arguments: argparse.Namespace) -> int:
     first = read_summary(arguments.first)
     if arguments.second is None:
         return write_outputs(arguments, first, assertions)
-    if assertions or arguments.summary or arguments.hdr:
-        raise UsageError("--assert, --summary and --hdr are for the report of one run; leave out the second file")
+    if assertions or arguments.summary:
+        raise UsageError("--assert and --summary are for the report of one run; leave out the second file")
     second = read_summary(arguments.second)
     if arguments.json:
         print(msgspec.json.format(msgspec.json.encode(compare(first, second)), indent=2).decode())

@@ -126,7 +126,6 @@ def _add_common(parser: argparse.ArgumentParser, shown_defaults: Mapping[str, st
         "--out", metavar="FILE", help="a line of JSON for each request; .gz is compressed, - is standard output"
     )
     output.add_argument("--summary", metavar="FILE", help="the summary as JSON")
-    output.add_argument("--hdr", metavar="FILE", help="latencies: .hgrm for the percentiles, else an HdrHistogram log")
     output.add_argument(
         "--assert", dest="assertions", metavar="'p99<200ms'", action="append", default=[],
         help="exit code 1 if it does not hold; also 'A.served>=99.9%%', 'B.denied<=5%%', 'rate>=100/s'; latencies are "

@@ -2,8 +2,8 @@
 
 A value in microseconds belongs to the slot ``index_of(value)``. Up to 2047 every value has its own slot; above, slots
 are as wide as possible without losing the third digit. This is the layout of Gil Tene's HdrHistogram (lowest value 1,
-three digits), so its tools read the output of ``encode`` (version 2, compressed, base64), and its plotter reads
-``percentile_text``. Only slots with values are stored.
+three digits), so its tools read the output of ``encode`` (version 2, compressed, base64). Only slots with values are
+stored.
 """
 
 from __future__ import annotations
@@ -86,30 +86,6 @@ class Histogram:
                 return highest_of(index)
         return 0
 
-    def percentile_text(self) -> str:
-        """The percentile distribution in milliseconds, as HdrHistogram's plotter reads it."""
-        lines = [f"{'Value':>12} {'Percentile':>14} {'TotalCount':>10} {'1/(1-Percentile)':>14}\n\n"]
-        total = self.total
-        for value, seen in self._by_half_distance(total):
-            share = seen / total
-            inverse = f"{1 / (1 - share):14.2f}" if seen < total else " " * 14
-            lines.append(f"{value / 1e3:12.3f} {share:14.12f} {seen:10d} {inverse}\n")
-        lines.append(f"#[Mean    = {self.mean / 1e3:12.3f}, Max = {self.max / 1e3:.3f}, Total count = {total}]\n")
-        return "".join(lines)
-
-    def _by_half_distance(self, total: int) -> Iterator[tuple[int, int]]:
-        """Values at five steps for each halving of the distance to 100 %."""
-        if not total:
-            return
-        seen, step = 0, 0
-        for index in sorted(self.counts):
-            seen += self.counts[index]
-            share = seen / total
-            if seen == total or share >= _half_distance(step):
-                yield highest_of(index), seen
-                while step < 500 and share >= _half_distance(step):
-                    step += 1
-
     def encode(self) -> str:
         """HdrHistogram's own form: V2, compressed, base64."""
         payload = bytearray()
@@ -140,11 +116,6 @@ class Histogram:
         if not inflater.eof or len(payload) < size:
             raise ValueError("the encoded histogram is truncated")
         return cls(dict(_slots(payload)))
-
-
-def _half_distance(step: int) -> float:
-    halvings, part = divmod(step, 5)
-    return float(1 - 2.0**-halvings * (1 - part / 10))
 
 
 def _append_zigzag(to: bytearray, value: int) -> None:

@@ -1,1 +1,1 @@
-"""Subcommands of ``python -m cluster`` for real members: node, chat, key, check, inspect, recover."""
+"""Subcommands of ``python -m cluster`` for real members: node, key, check, inspect, recover."""

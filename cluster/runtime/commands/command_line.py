@@ -1,4 +1,4 @@
-"""Command-line options of ``python -m cluster`` node, chat, send, receive, key and check."""
+"""Command-line options of ``python -m cluster`` node, send, receive, key and check."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from cluster.runtime.api.options import RUNTIME_SETTINGS, Bounds, Options, Tls
-from cluster.runtime.commands import chat, node, transfer
+from cluster.runtime.commands import node, transfer
 from cluster.runtime.disk.store_errors import StoreError
 from cluster.runtime.net.addresses import BadAddress, parse_address
 from cluster.runtime.net.founding_check import AlreadyFounded
@@ -48,13 +48,6 @@ examples:
         "--queries", action="store_true", help="also answer queries of the counter, shared among the members of a view"
     )
     member.add_argument("--reports", action="store_true", help="also report values that the next value makes obsolete")
-    talk = commands.add_parser("chat", help="run a member as a terminal chat")
-    talk.epilog = """\
-examples:
-  python -m cluster chat --key-file cluster.key --name ann --found --listen 127.0.0.1:7000
-  python -m cluster chat --key-file cluster.key --name bob --join 127.0.0.1:7000"""
-    _member_options(talk)
-    talk.set_defaults(run=_chat)
     sender = commands.add_parser("send", help="send a file to all members that receive, in one order, or to none")
     sender.epilog = """\
 examples:
@@ -261,10 +254,6 @@ def _new_loop() -> asyncio.AbstractEventLoop:
 
 def _node(arguments: argparse.Namespace) -> int:
     return _run(arguments, node.run)
-
-
-def _chat(arguments: argparse.Namespace) -> int:
-    return _run(arguments, chat.run)
 
 
 def _send(arguments: argparse.Namespace) -> int:

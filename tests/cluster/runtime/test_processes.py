@@ -288,32 +288,3 @@ def test_an_address_in_use_is_reported_and_other_members_are_not_affected(tmp_pa
         assert f"cannot listen on {taken}" in done.stderr
         assert "Traceback" not in done.stderr
         cluster.wait_until_confirmed_at("ab", 10).quiet().stop().judge()
-
-
-def test_chat(tmp_path: Path) -> None:
-    make_key_file(tmp_path / "key")
-    command = [sys.executable, "-u", "-m", "cluster", "chat", "--key-file", str(tmp_path / "key"), "--name"]
-    with subprocess.Popen(
-        [*command, "ann", "--found"], cwd=TOP, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    ) as ann:
-        assert ann.stdin is not None
-        assert ann.stdout is not None
-        address = ann.stdout.readline().split()[4].rstrip(";")
-        with subprocess.Popen(
-            [*command, "bob", "--join", address], cwd=TOP, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-        ) as bob:
-            assert bob.stdin is not None
-            assert bob.stdout is not None
-            bob.stdin.write("hello\n")
-            bob.stdin.flush()
-            for stream in (ann.stdout, bob.stdout):
-                for line in stream:
-                    if line.endswith("bob: hello\n"):
-                        break
-                else:
-                    raise AssertionError("the conversation ended without it")
-            bob.stdin.write("/leave\n")
-            bob.stdin.flush()
-            assert bob.wait(60) == 0
-        ann.stdin.close()
-        assert ann.wait(60) == 0
