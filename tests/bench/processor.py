@@ -6,6 +6,7 @@ that of a node without a specification in the same run (`plain`). Open loop (``-
 closed-loop throughput, over 512 connections per class, and 50/s of an always-available class; figures: parts of the
 bytes, goodput over the best, and what became of the always-available requests. `asleep` is the part of the time in
 which the node's event loop slept: where it is not small, the client limits the rate, and the shares are not judged.
+`delayed` is the part of the time in which something else had the node's core: where it is not small, nothing is judged.
 """
 
 from __future__ import annotations
@@ -114,23 +115,25 @@ def measure(
 
 def load(client: Path, node: RunningNode, seconds: float, classes: list[str]) -> dict[str, Any]:
     port = node.url.rpartition(":")[2]
-    began, before = time.perf_counter(), busy_s(node.process.pid)
+    began, before = time.perf_counter(), scheduled_s(node.process.pid)
     done = subprocess.run(
         [str(client), port, str(seconds), str(WARM_S), str(LIFETIME_MS), *classes],
         check=True, capture_output=True, text=True, timeout=seconds + 60,
         preexec_fn=(lambda: os.sched_setaffinity(0, {CLIENT_CORE})) if can_pin() else None,
     )  # fmt: skip
-    passed_s, used_s = time.perf_counter() - began, busy_s(node.process.pid) - before
+    passed_s, after = time.perf_counter() - began, scheduled_s(node.process.pid)
+    ran, delayed = ((end - start) / passed_s for start, end in zip(before, after, strict=True))
     return {
         "classes": [json.loads(line) for line in done.stdout.splitlines()],
-        "asleep": max(0.0, 1 - used_s / passed_s),
+        "asleep": max(0.0, 1 - ran - delayed),
+        "delayed": delayed,
     }
 
 
-def busy_s(pid: int) -> float:
-    """Seconds in which the main thread ran, or waited for a core."""
+def scheduled_s(pid: int) -> tuple[float, float]:
+    """Seconds in which the main thread ran, and in which it waited for a core."""
     ran_ns, delay_ns, _ = Path(f"/proc/{pid}/schedstat").read_text().split()
-    return (int(ran_ns) + int(delay_ns)) / 1e9
+    return int(ran_ns) / 1e9, int(delay_ns) / 1e9
 
 
 def parts(classes: list[dict[str, float]]) -> list[float]:
@@ -154,7 +157,7 @@ def report(kb: int, shares: list[int], runs: list[dict[str, Any]]) -> None:
         f"(shares {'/'.join(map(str, shares))}; plain {medians([parts(run['plain']['classes']) for run in runs])}), "
         f"total {statistics.median(ratios):.3f} of plain ({min(ratios):.3f} to {max(ratios):.3f}"
         f"{f'; goal {goal}' if goal else ''}), {statistics.median(total(run['plain']) for run in runs) / 1e6:.0f} MB/s "
-        f"plain, asleep {statistics.median(run['qos']['asleep'] for run in runs):.3f}",
+        f"plain, {times([run['qos'] for run in runs])}",
         flush=True,
     )
     if "open" not in runs[0]:
@@ -168,6 +171,11 @@ def report(kb: int, shares: list[int], runs: list[dict[str, Any]]) -> None:
         f"{statistics.median(goodput):.3f} of the best ({min(goodput):.3f} to {max(goodput):.3f}), always "
         f"{statistics.median(served):.1f} % served, p99 {statistics.median(one['p99_ms'] for one in always):.1f} ms, "
         f"denied {medians([[one['denied'] for one in row['classes']] for row in rows])} per s, "
-        f"unsent {medians([[one['unsent'] for one in row['classes']] for row in rows])} per s",
+        f"unsent {medians([[one['unsent'] for one in row['classes']] for row in rows])} per s, {times(rows)}",
         flush=True,
     )
+
+
+def times(runs: list[dict[str, Any]]) -> str:
+    """Medians of how the node's event loop spent its time."""
+    return ", ".join(f"{name} {statistics.median(run[name] for run in runs):.3f}" for name in ("asleep", "delayed"))
