@@ -109,6 +109,7 @@ class AdmissionControl:
         # The fast path: whether a request of this class with a response of this size may start now; see above. (An
         # attribute saves a call.)
         self.start: Callable[[ClassAccount, int], bool] = self._gate.start
+        self.start_in_turn = self.start  # of a request whose turn has come, if the processor is full
         self.hold: Callable[[ClassAccount, Servers, str], Hold | None] = self._gate.hold
         self.refresh_limit()
         self.release: Callable[[Hold, int], None] = self._gate.release
@@ -171,16 +172,12 @@ class AdmissionControl:
     def refresh_limit(self) -> None:
         """Sending is limited from now on, or no longer, or the processor is full, or no longer."""
         gate = self._gate
+        is_limited = isinstance(gate, EngineGate) and gate.is_limited
+        self.start_in_turn = gate.start_throttled if is_limited and isinstance(gate, EngineGate) else gate.start
         if self.processor is not None and self.processor.holds:
             self.start, self.hold = _start_nothing, _hold_nothing
         else:
-            self.start, self.hold = self.start_in_turn(), gate.hold
-
-    def start_in_turn(self) -> Callable[[ClassAccount, int], bool]:
-        """`start` for a request whose turn has come, if the processor is full."""
-        gate = self._gate
-        is_limited = isinstance(gate, EngineGate) and gate.is_limited
-        return gate.start_throttled if is_limited and isinstance(gate, EngineGate) else gate.start
+            self.start, self.hold = self.start_in_turn, gate.hold
 
     def enter_in_turn(self, run: Callable[[], None]) -> None:
         """Call ``run``, which handles one request whose turn has come: it is not held again."""

@@ -27,6 +27,7 @@ from __future__ import annotations
 from time import perf_counter
 from typing import TYPE_CHECKING, cast
 
+from qosweb.admission.processor_queue import TURN_COST
 from qosweb.server.connection.closing import LINGER_BYTES_MAX
 from qosweb.server.connection.connections import ConnectionDecision
 from qosweb.server.connection.fast_path import PlainHead, read_plain
@@ -60,7 +61,7 @@ _REFUSALS = {
 class HttpConnection(Turns):
     """Reads requests; `Turns`, `Timeouts`, `Forwarding`, `Sending` and `Closing` are its other parts."""
 
-    __slots__ = ("_consuming", "_forward_heads", "_known_heads", "_opening")
+    __slots__ = ("_consuming", "_forward_heads", "_known_heads", "_opening", "_resources")
 
     def __init__(self, context: ConnectionContext, opening: Opening | None = None) -> None:
         """``opening``: the connection until now, if the node's `Listener` has accepted it."""
@@ -68,6 +69,7 @@ class HttpConnection(Turns):
         self._opening = opening
         self._known_heads = context.plain_heads.known
         self._forward_heads = context.forward_heads.known
+        self._resources = context.site.store.resources
         self._consuming = False
 
     # ---- callbacks of the event loop
@@ -161,7 +163,9 @@ class HttpConnection(Turns):
             self._clock.turn(now)
         if self._log_part and not self._in_head:
             if (plain := self._known_heads.get(data)) is not None:
-                if self._answer_plain(plain, now) or self._wait_for_turn(plain, data, now):
+                if self._processor is not None and self._wait_for_turn(plain, data, now):
+                    return
+                if self._answer_plain(plain, now):
                     return
             elif (known := self._forward_heads.get(data)) is not None and self._forward_plain(
                 known, data, len(data), now
@@ -202,7 +206,7 @@ class HttpConnection(Turns):
         context = self._context
         if self._log_part and not self._in_head:
             known = self._known_heads.get(piece)  # for pipelined heads; data_received has looked up single ones
-            if known is not None and (self._answer_plain(known, now) or self._wait_for_turn(known, piece, now)):
+            if known is not None and (self._wait_for_turn(known, piece, now) or self._answer_plain(known, now)):
                 return end
             forward = self._forward_heads.get(piece)
             if forward is not None and (after := self._forward_plain(forward, data, end, now)):
@@ -219,7 +223,7 @@ class HttpConnection(Turns):
             if has_files and (plain := self._read_plain(head)) is not None:
                 if is_single_piece:
                     context.plain_heads.remember(piece, plain)
-                if self._answer_plain(plain, now) or (is_single_piece and self._wait_for_turn(plain, piece, now)):
+                if (is_single_piece and self._wait_for_turn(plain, piece, now)) or self._answer_plain(plain, now):
                     return end
             if context.site.routes is not None and (forward := context.forward_heads.read(head)) is not None:
                 if is_single_piece:
@@ -233,16 +237,18 @@ class HttpConnection(Turns):
         context = self._context
         return read_plain(head, context.recorder, context.site.admission, context.site.releases)
 
-    def _answer_plain(self, plain: PlainHead, now: float) -> bool:
-        """The fast path. False, without effect, if the page is not in memory, not fresh, or may not start now."""
+    def _answer_plain(self, plain: PlainHead, now: float, arrived: float | None = None) -> int:
         key, host_part, accept_encoding, account = plain
         resource = self._resources.get(key)
         context = self._context
         if resource is None or now >= resource.fresh_until or context.connections.draining:
-            return False
+            return 0
         page = resource.page_for(accept_encoding) if resource.encoded else resource.plain
-        if not page.log_part or not context.site.admission.start(account, page.size):
-            return False
+        admission = context.site.admission
+        if not page.log_part or not (admission.start if arrived is None else admission.start_in_turn)(
+            account, page.size
+        ):
+            return 0
         if page.wire_second != self._clock.second or page.wire_line is not account.served_line:
             page.set_wire(self._clock.second, self._clock.date_line, account.served_line)
         assert self._transport is not None
@@ -252,8 +258,11 @@ class HttpConnection(Turns):
             self._transport.writelines((page.wire, page.body))  # type: ignore[arg-type]  # has a body: see prepare_plain
         self.active_at = now
         resource.recently_used = True
-        context.recorder.served_plain(self._log_part, page, host_part, account, now)
-        return True
+        if arrived is None:
+            context.recorder.served_plain(self._log_part, page, host_part, account, now)
+        else:
+            context.recorder.served_in_turn(self._log_part, page, host_part, account, arrived, now)
+        return TURN_COST + page.size
 
     def _run(self, exchange: Exchange) -> None:
         step = proceed(exchange, self._context.site)

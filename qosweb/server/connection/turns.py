@@ -6,7 +6,7 @@ Neighbours: ``timeouts`` is below, ``connection`` derives from it; ``qosweb.admi
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from qosweb.admission.processor_queue import TURN_COST
 from qosweb.engine.local.requests import EXPIRED, FULL
@@ -17,34 +17,37 @@ if TYPE_CHECKING:
     from qosweb.server.connection.context import ConnectionContext
     from qosweb.server.connection.fast_path import PlainHead
 
-
-class HeldHead(NamedTuple):
-    plain: PlainHead
-    data: bytes  # the head
-    arrived: float
+    HeldHead = tuple[PlainHead, bytes, float]  # with the bytes of the head, and when it arrived
 
 
 class Turns(Timeouts):
     """The part of `HttpConnection` that waits in the processor queue. Implements `Turn`."""
 
-    __slots__ = ("_eof", "_resources")
+    __slots__ = ("_eof", "_processor")
 
     def __init__(self, context: ConnectionContext) -> None:
         super().__init__(context)
         self._eof = False
-        self._resources = context.site.store.resources
+        self._processor = context.site.admission.processor
 
     def _consume(self, data: bytes, now: float) -> None:
         """Handle the requests in ``data`` one by one, until the data ends or a request has to wait."""
         raise NotImplementedError
 
+    def _answer_plain(self, plain: PlainHead, now: float, arrived: float | None = None) -> int:
+        """The fast path; returns the cost. 0, without effect: the page is not in memory, not fresh, or may not start.
+
+        ``arrived``: when the request began to wait for its turn, if it did.
+        """
+        raise NotImplementedError
+
     def _wait_for_turn(self, plain: PlainHead, data: bytes, now: float) -> bool:
         """Queue a plain request if the processor is full. False, without effect, if it is not."""
-        processor = self._context.site.admission.processor
+        processor = self._processor
         if processor is None or not processor.holds:
             return False
         self.active_at = now
-        self._held = HeldHead(plain, data, now)
+        self._held = plain, data, now
         if processor.submit(plain.account, self, now):
             self._blocked = True
         else:
@@ -52,16 +55,16 @@ class Turns(Timeouts):
         return True
 
     def take_turn(self, now: float) -> int:
-        held = self._held
-        if held is None or self._transport is None:
+        if self._held is None or self._transport is None:
             return 0
+        plain, data, arrived = self._held
         self._held = None
         try:
-            cost = self._answer_in_turn(held, now)
+            cost = self._answer_plain(plain, now, arrived)
             if not cost:
                 cost = TURN_COST
                 self._blocked = False
-                self._context.site.admission.enter_in_turn(lambda: self._consume(held.data, held.arrived))
+                self._context.site.admission.enter_in_turn(lambda: self._consume(data, arrived))
         except Exception as error:  # a bug here must cost no more than this connection
             self._context.report_fault(error)
             self.abort()
@@ -77,28 +80,6 @@ class Turns(Timeouts):
         elif self._exchange is None and self._sender is None and self._relay is None and not self._write_paused:
             self._blocked = self._closing
 
-    def _answer_in_turn(self, held: HeldHead, now: float) -> int:
-        """The fast path for a request that has waited. Returns its cost; 0, without effect: it needs the pipeline."""
-        key, host_part, accept_encoding, account = held.plain
-        resource = self._resources.get(key)
-        context = self._context
-        if resource is None or now >= resource.fresh_until or context.connections.draining:
-            return 0
-        page = resource.page_for(accept_encoding) if resource.encoded else resource.plain
-        if not page.log_part or not context.site.admission.start_in_turn()(account, page.size):
-            return 0
-        if page.wire_second != self._clock.second or page.wire_line is not account.served_line:
-            page.set_wire(self._clock.second, self._clock.date_line, account.served_line)
-        assert self._transport is not None
-        if page.wire_has_body:
-            self._transport.write(page.wire)
-        else:
-            self._transport.writelines((page.wire, page.body))  # type: ignore[arg-type]  # has a body: see prepare_plain
-        self.active_at = now
-        resource.recently_used = True
-        context.recorder.served_in_turn(self._log_part, page, host_part, account, held.arrived, now)
-        return TURN_COST + page.size
-
     def miss_turn(self, now: float) -> None:
         if self._held is not None and self._transport is not None:
             self.active_at = now
@@ -109,10 +90,9 @@ class Turns(Timeouts):
         held, self._held = self._held, None
         assert held is not None
         assert self._transport is not None
-        context, account = self._context, held.plain.account
-        processor = context.site.admission.processor
-        assert processor is not None
-        denial = processor.denial(account, reason)
+        assert self._processor is not None
+        context, account = self._context, held[0].account
+        denial = self._processor.denial(account, reason)
         answer = context.error_pages.present(explain_denial(denial.status, denial.text, denial.fields), ())
         self._transport.writelines(
             (answer.head, account.header_line, self._clock.date_line, b"\r\n", *answer.body)  # type: ignore[arg-type]
@@ -126,8 +106,9 @@ class Turns(Timeouts):
             self._record_held(held, "failed", 499, 0, "")
 
     def _record_held(self, held: HeldHead, decision: str, status: int, size: int, reason: str) -> None:
-        target = held.data.split(b" ", 2)[1].partition(b"?")[0].decode("utf-8", "surrogateescape")
+        plain, data, arrived = held
+        target = data.split(b" ", 2)[1].partition(b"?")[0].decode("utf-8", "surrogateescape")
         self._context.recorder.ended_in_queue(
-            self._log_part, target, held.plain.host_part, held.plain.account, held.arrived,
+            self._log_part, target, plain.host_part, plain.account, arrived,
             decision=decision, status=status, size=size, reason=reason,
         )  # fmt: skip
