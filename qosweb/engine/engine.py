@@ -180,6 +180,8 @@ class Engine:
 
     def view_changed(self, position: int, view: View) -> None:
         self.replicated.view_changed(position, view)
+        if self.solo is None and self.me not in view.members:  # the other replicas have forgotten its slots
+            self._untell_slots()
         self._applied(self.replicated)
 
     def snapshot(self) -> bytes:
@@ -193,8 +195,8 @@ class Engine:
     def _applied(self, machine: QosStateMachine) -> None:
         if machine is self.replicated:
             self._catch_up(machine.time_ms)
-            if self.solo is not None and self._is_member:
-                self.solo.servers.take_parts(machine.servers.parts())
+            if self.solo is not None:
+                self._take_parts(self.solo)
         if machine is self.local_queue.machine:
             self._refresh()
 
@@ -203,6 +205,10 @@ class Engine:
         self.local_queue.refresh()
         for queue in self.slot_queues.values():
             queue.attach()
+
+    def _take_parts(self, solo: QosStateMachine) -> None:
+        if self._is_member:
+            solo.servers.take_parts(self.replicated.servers.parts())
 
     def _catch_up(self, time_ms: int) -> None:
         self._offset_ms = max(self._offset_ms, time_ms - self.now_ms)
@@ -326,8 +332,11 @@ class Engine:
 
     def _restate(self) -> None:
         self.local_queue.restate()
+        self._untell_slots()
+
+    def _untell_slots(self) -> None:
         for queue in self.slot_queues.values():
-            queue.restate()
+            queue.untell()
 
     def _on_batch_applied(self, batch: NodeBatch) -> None:
         self.local_queue.on_batch_applied(batch)
@@ -395,6 +404,7 @@ class Engine:
             return
         match effect:
             case PolicyChanged(position, _) if self.solo is not None:
+                self._take_parts(self.solo)  # before anything starts
                 self.solo.change_policy(position, self.replicated.policy)
             case PolicyChanged(position, _):
                 self._policy_changed(position, self.replicated.policy)
@@ -442,8 +452,7 @@ class Engine:
             self._report_again()
         self.local_queue.handle(effect, self.now_ms)
         if isinstance(effect, RestatementNeeded):
-            for queue in self.slot_queues.values():
-                queue.restate()
+            self._untell_slots()
 
     def _policy_changed(self, position: int, policy: CompiledPolicy) -> None:
         """Unfinished requests keep their class by its name."""

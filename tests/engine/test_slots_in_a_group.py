@@ -87,6 +87,16 @@ def test_a_node_counts_what_runs_before_its_restatement_is_applied() -> None:
     assert len(bench.start(SLOTS)) <= 1
 
 
+def test_a_node_that_hears_late_that_it_was_left_out_counts_what_runs() -> None:
+    bench = SlotBench()
+    first = bench.start(2)
+    bench.later(QUIET_MS)
+    bench.land()
+    bench.queue.finish(first[0], 1000)
+    bench.engine.view_changed(100, make_view(100, {B: 100}))
+    assert bench.queue.in_service() == {"app": 1}
+
+
 def test_a_grant_for_a_cancelled_request_is_not_in_service() -> None:
     bench = SlotBench()
     bench.of_b(pools=[PoolBatch(("app",), started=[(one, 0, 1000, "app") for one in range(SLOTS)])])

@@ -43,9 +43,7 @@ class LocalQueue(RequestQueue):
         self._ready: deque[Request] = deque()  # may contain requests that are no longer ready
         self._ready_cost = 0
         self._redirects = ExpectedRedirects()
-        self._restates = (
-            numbers  # number of the last restatement, which may be pending; of one life, as those of requests
-        )
+        self._restates = numbers  # the last restatement, which may be pending; unique as requests are
         self._known = numbers  # the last restatement that the state machine has applied
         self.machine = machine
 

@@ -175,7 +175,7 @@ class SlotQueue(RequestQueue):
             sampler.forget_classes()
         self.attach()
 
-    def restate(self) -> None:
+    def untell(self) -> None:
         """A restatement is due: count all that runs until it is applied, whatever the state machine knows of it."""
         self._gone.clear()
         self._untold = {one.number: one.server for one in self._own.values() if one.phase is RUNNING}
@@ -185,7 +185,7 @@ class SlotQueue(RequestQueue):
         """The batch that restates all unfinished requests."""
         self.outbox.clear()
         batch = self.outbox.take(self.key)
-        self.restate()
+        self.untell()
         own = list(self._own.values())
         batch.running = [(one.number, one.class_number, one.cost, one.server) for one in own if one.phase is RUNNING]
         batch.submitted = [(one.number, one.class_number, one.cost) for one in own if one.phase is WAITING]

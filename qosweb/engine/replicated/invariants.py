@@ -79,6 +79,9 @@ def _slots(machine: QosStateMachine) -> list[str]:
         if sum(one.waiting for one in pool.classes) != len(pool.waiting):
             found.append(f"pool {pool.key} counts other waiting requests than its queues")
         roomy = [name for name, server in scheduler.places.items() if server.has_room]
+        if any(server.has_room_for_always for server in scheduler.places.values()):
+            always = [one for one, is_always in zip(pool.classes, scheduler.bound.always, strict=True) if is_always]
+            found += [f"{one.name} waits for {pool.key} though it is always available" for one in always if one.waiting]
         found += [
             f"{one.name} waits while {name} has a free slot"
             for at, one in enumerate(pool.classes)

@@ -15,6 +15,7 @@ from qosweb.engine.sim.mutant_catalogue import MUTANTS
 from qosweb.engine.sim.plan import make_plan
 from qosweb.engine.sim.run import play
 from qosweb.engine.sim.sample_load import sample_shares
+from qosweb.engine.sim.slot_mutants import SLOT_MUTANTS
 from qosweb.engine.sim.slot_plan import make_slot_plan
 from qosweb.engine.sim.steady_load import off, shares_of
 from qosweb.engine.sim.wide_pipes import WIDER, make_wide_plan
@@ -22,6 +23,7 @@ from qosweb.engine.sim.wide_pipes import WIDER, make_wide_plan
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from cluster.sim.mutation import Mutant
     from cluster.sim.run import RunResult
     from qosweb.engine.sim.plan import EnginePlan
 
@@ -58,7 +60,7 @@ def main(arguments: Sequence[str], clock: Callable[[], float], write: Callable[[
     seeds = range(options.seed_from, options.seed_from + options.seeds) if options.seed is None else [options.seed]
     make = make_slot_plan if options.slots else make_wide_plan if options.wide else make_plan
     if options.mutants:
-        return _hunt(seeds, make, write)
+        return _hunt(SLOT_MUTANTS if options.slots else MUTANTS, seeds, make, write)
     if options.steady:
         return _steady(seeds, WIDER if options.wide else 1, write)
     if options.sample:
@@ -125,9 +127,9 @@ def _sample(seeds: Sequence[int], write: Callable[[str], None]) -> int:
     return 0
 
 
-def _hunt(seeds: Sequence[int], make: Make, write: Callable[[str], None]) -> int:
+def _hunt(mutants: Sequence[Mutant], seeds: Sequence[int], make: Make, write: Callable[[str], None]) -> int:
     survivors = 0
-    for mutant in MUTANTS:
+    for mutant in mutants:
         caught = hunt(mutant, seeds, lambda seed: play(make(seed)))
         survivors += not caught.by
         write(row(caught))

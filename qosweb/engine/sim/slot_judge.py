@@ -3,7 +3,7 @@
 At each start, with what really is in service at the server:
 - a node outside the primary view exceeds its part of a shared server never, and its part follows from the last limit;
 - the members of the primary view together exceed the limit only by what each may start before the others know of it;
-- with the parts of nodes outside it, for as long as these are reserved, they stay within the whole limit;
+- what they are granted is within the limit less the parts of the members that left, for as long as these are reserved;
 - no request starts at a server that is out, unless all servers of the pool are.
 After each step of a node: the requests in service from it are those that its state machine counts, corrected by what
 the node knows it has not been told yet.
@@ -16,14 +16,16 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, cast
 
-from qosweb.engine.replicated.servers import is_out, reports_by_id
+from qosweb.engine.replicated.servers import RESERVED_MS, is_out, reports_by_id
 from qosweb.engine.sim.clients import SimClient, UnexpectedOutcome
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from cluster.names import ProcessId, View
     from cluster.sim.world import World
     from qosweb.engine.replicated.servers import Server
+    from qosweb.engine.replicated.state_machine import QosStateMachine
     from qosweb.engine.sim.host import Host
 
 ROUND_S = 1.0  # a lower limit is known to all members that hear of each other
@@ -44,6 +46,9 @@ class SlotJudge:
         }
         self._in_service: dict[str, dict[SimClient, Host]] = {}  # by server
         self._always: set[SimClient] = set()
+        self._view: View | None = None  # the last one in the order
+        self._members: dict[ProcessId, list[str]] = {}  # of that view: the shared servers that they reported
+        self._left: dict[ProcessId, tuple[int, dict[str, int]]] = {}  # when a member left, and its parts by server
         self._limits: dict[str, list[tuple[float, int, int]]] = {}  # by server: when seen, bound, slots
 
     # ---- what happens at the servers
@@ -58,7 +63,7 @@ class SlotJudge:
             self._always.add(client)
         self._judge_health(client, host)
         if client not in self._always:
-            self._judge_limit(name, host)
+            self._judge_limit(name, host, is_granted=client.decisions > 0)
 
     def ended(self, client: SimClient) -> None:
         if client.request is not None and client.request.server:
@@ -82,7 +87,7 @@ class SlotJudge:
         if name in outs and any(one not in outs for one in pool if one in reports):
             raise UnexpectedOutcome("server is out", f"{client} started at {name}, though {pool} has others")
 
-    def _judge_limit(self, name: str, host: Host) -> None:
+    def _judge_limit(self, name: str, host: Host, *, is_granted: bool) -> None:
         engine, count = host.engine, self._count(name)
         if engine.solo is not None:
             self._judge_part(name, host, count[host])
@@ -91,7 +96,7 @@ class SlotJudge:
             return
         members = [one for one in self._hosts() if one.engine.solo is None]
         server = engine.replicated.servers.servers[name]
-        bound, slots = self._seen(name, server)
+        slots = max(one[2] for one in self._seen(name, server))
         started = sum(count[one] for one in members)
         self.looked["slots in the primary view"] += 1
         size = len(engine.replicated.pipes)
@@ -100,14 +105,24 @@ class SlotJudge:
             raise UnexpectedOutcome(
                 "limit", f"{started} requests are at {name}, which has {slots} slots for {size} nodes"
             )
-        if server.reserved:
-            self.looked["slots of both sides"] += 1
-            apart = {one: min(count[one], _part(one, name)) for one in self._hosts() if one.engine.solo is not None}
-            most = bound + size * max(1, slots // size) + len(apart)
-            if started + sum(apart.values()) > most:
-                raise UnexpectedOutcome(
-                    "both sides", f"{started} and {list(apart.values())} requests are at {name}, whose limit is {bound}"
-                )
+        if is_granted:
+            self._judge_reserved(name, host, server)
+
+    def _judge_reserved(self, name: str, host: Host, server: Server) -> None:
+        """A slot was granted: what is in use stays within the limit less the parts of the members that left."""
+        time_ms = host.engine.replicated.time_ms
+        parts = {
+            pid: parts[name]
+            for pid, (left_ms, parts) in self._left.items()
+            if time_ms < left_ms + RESERVED_MS and name in parts
+        }
+        self.looked["slots of both sides"] += bool(parts)
+        if len(server.uses) > max(server.bound - sum(parts.values()), 0):
+            raise UnexpectedOutcome(
+                "both sides",
+                f"{len(server.uses)} slots of {name} are in use at a grant for {host.node.pid}, of {server.bound} "
+                f"without the parts {parts} of members that left",
+            )
 
     def _judge_part(self, name: str, host: Host, started: int) -> None:
         self.looked["slots outside the primary view"] += 1
@@ -136,23 +151,50 @@ class SlotJudge:
                 return False
         return True
 
-    def _seen(self, name: str, server: Server) -> tuple[int, int]:
-        """The largest bound and number of slots that any member knew within ROUND_S."""
+    def _seen(self, name: str, server: Server) -> list[tuple[float, int, int]]:
+        """The bounds and slots that any member knew within ROUND_S."""
         now = self.world.events.now
-        seen = [one for one in self._limits.get(name, ()) if one[0] > now - ROUND_S]
-        self._limits[name] = seen
-        return max([server.bound, *(one[1] for one in seen)]), max([server.slots, *(one[2] for one in seen)])
+        seen = self._limits[name] = [one for one in self._limits.get(name, ()) if one[0] > now - ROUND_S]
+        return [*seen, (now, server.bound, server.slots)]
+
+    # ---- after each entry
+
+    def applied(self, host: Host) -> None:
+        """Follow the views, in the order of their entries, and the limits."""
+        machine = host.engine.replicated
+        view = machine.view
+        if view is None:
+            return
+        if self._view is None or view.id > self._view.id:
+            self._follow(view, machine)
+        if view.id == self._view.id:  # type: ignore[union-attr]
+            self._members = {
+                pid: [one.name for one in pipe.upstreams if one.is_shared] if pipe.capacity_bps else []
+                for pid, pipe in machine.pipes.items()
+            }
+        for name, server in machine.servers.servers.items() if host.engine.solo is None else ():
+            seen = self._limits.setdefault(name, [])
+            row = (self.world.events.now, server.bound, server.slots)
+            if not seen or seen[-1] != row:
+                seen.append(row)
+
+    def _follow(self, view: View, machine: QosStateMachine) -> None:
+        """The parts of the members that left, by the least limit that was known shortly before."""
+        left = [pid for pid in self._members if pid not in view.members]
+        self._left = {pid: row for pid, row in self._left.items() if pid not in view.members}
+        for pid in left:
+            parts: dict[str, int] = {}
+            for name in self._members[pid]:
+                server = machine.servers.servers.get(name)
+                if server is not None:
+                    parts[name] = min(one[1] for one in self._seen(name, server)) // len(self._members)
+            self._left[pid] = machine.time_ms, parts
+        self._view = view
 
     # ---- after each step
 
     def after(self, host: Host) -> None:
         engine = host.engine
-        now = self.world.events.now
-        for name, server in engine.replicated.servers.servers.items() if engine.solo is None else ():
-            seen = self._limits.setdefault(name, [])
-            row = (now, server.bound, server.slots)
-            if not seen or seen[-1] != row:
-                seen.append(row)
         if engine.local_queue.is_void:
             return
         for queue in engine.slot_queues.values():

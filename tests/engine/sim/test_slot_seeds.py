@@ -18,6 +18,8 @@ FAILED_ONCE = {
     3: "a slot granted to a request that had just been cancelled counted as in service",
     4: "a restatement of an earlier life, ordered late, made grants to that life valid",
     5: "slots of a server in two pools counted for one of them only",
+    1060: "a node that restarted with another policy started requests before it knew its part of a shared server",
+    1036: "a node that heard late that it had been left out subtracted what it had finished since then",
     7: "a restarted node used all slots of a shared server in a minority",
 }
 HAVE_TO_OCCUR = (
