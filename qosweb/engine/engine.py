@@ -207,8 +207,11 @@ class Engine:
             queue.attach()
 
     def _take_parts(self, solo: QosStateMachine) -> None:
-        if self._is_member:
-            solo.servers.take_parts(self.replicated.servers.parts())
+        """Use the parts that follow from the replicated state. What runs here already counts first."""
+        parts = self.replicated.servers.parts()
+        if self._is_member and parts != solo.servers.limits_at_first:
+            self._apply_alone(solo, self._take_batch())
+            solo.servers.take_parts(parts)
 
     def _catch_up(self, time_ms: int) -> None:
         self._offset_ms = max(self._offset_ms, time_ms - self.now_ms)
@@ -286,6 +289,14 @@ class Engine:
         if not (is_awake or self.should_send or (not self.is_silent and now_ms >= self._sent_at_ms + QUIET_MS)):
             return None
         self._sent_at_ms = now_ms
+        batch = self._take_batch()
+        if self.solo is not None:
+            self._apply_alone(self.solo, batch)
+            return None
+        self.in_flight = batch
+        return entries.encode(batch)
+
+    def _take_batch(self) -> NodeBatch:
         restated = self.local_queue.make_restatement() if self.outbox.restates else None
         batch = self.outbox.take(self.time_ms, self.machine.generation, restated)
         batch.limits = list(self._limits.values())
@@ -295,19 +306,17 @@ class Engine:
                 batch.pools.append(queue.restatement())
             elif not queue.outbox.is_empty:
                 batch.pools.append(queue.outbox.take(queue.key))
-        body = entries.encode(batch)
-        if self.solo is None:
-            self.in_flight = batch
-            return body
+        return batch
+
+    def _apply_alone(self, solo: QosStateMachine, batch: NodeBatch) -> None:
         self._solo_position += 1
         self._is_applying = True
         try:
-            self.solo.apply(self._solo_position, self.me, body)
+            solo.apply(self._solo_position, self.me, entries.encode(batch))
         finally:
             self._is_applying = False
         self._on_batch_applied(batch)
-        self._applied(self.solo)
-        return None
+        self._applied(solo)
 
     def ended(self, batch: NodeBatch, delivered: bool) -> None:
         """A batch was applied here, or will never be applied anywhere.
@@ -405,6 +414,7 @@ class Engine:
         match effect:
             case PolicyChanged(position, _) if self.solo is not None:
                 self._take_parts(self.solo)  # before anything starts
+                self._apply_alone(self.solo, self._take_batch())
                 self.solo.change_policy(position, self.replicated.policy)
             case PolicyChanged(position, _):
                 self._policy_changed(position, self.replicated.policy)

@@ -21,7 +21,7 @@ def main(arguments: list[str]) -> int:
     first = options.seed_from if options.seed_from is not None else int(time.time())
     print(f"seeds from {first} on")
     worst = 0
-    for command in (["cluster", "sim"], ["qosweb.engine.sim"]):
+    for command in (["cluster", "sim"], ["qosweb.engine.sim"], ["qosweb.engine.sim", "--slots"]):
         words = [sys.executable, "-m", *command, "--mutants", "--seeds", str(options.seeds), "--seed-from", str(first)]
         print(" ".join(words[1:]), flush=True)
         worst = max(worst, subprocess.run(words, cwd=TOP, check=False).returncode)

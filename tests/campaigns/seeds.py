@@ -1,4 +1,4 @@
-"""Simulates thousands of fresh fault seeds: the group stack, the engine, and the engine with many channels."""
+"""Simulates thousands of fresh fault seeds: the group stack, the engine, and the engine with many channels or slots."""
 
 from __future__ import annotations
 
@@ -30,6 +30,7 @@ def main(arguments: list[str]) -> int:
         ["cluster", "sim", "--seeds", str(options.seeds), "--jobs", str(os.cpu_count() or 1)],
         ["qosweb.engine.sim", "--seeds", few],
         ["qosweb.engine.sim", "--wide", "--seeds", few],
+        ["qosweb.engine.sim", "--slots", "--seeds", few],
     ):
         words = [sys.executable, "-m", *command, "--seed-from", str(first)]
         print(" ".join(words[1:]), flush=True)

@@ -69,8 +69,6 @@ class ServerTable:
 
     def take_parts(self, parts: dict[str, int]) -> None:
         """Use these limits for servers about which nothing is decided here."""
-        if parts == self.limits_at_first:
-            return
         self.limits_at_first = parts
         for name, server in self.servers.items():
             if server.decider is None:

@@ -121,7 +121,7 @@ SLOT_MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "parts are unknown after a restart", "qosweb.engine.engine",
-        "            solo.servers.take_parts(self.replicated.servers.parts())",
+        "            solo.servers.take_parts(parts)",
         "            pass",
         "a node that restarts in a minority uses all slots of a shared server",
         shown_by=1,

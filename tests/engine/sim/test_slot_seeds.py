@@ -12,13 +12,14 @@ from qosweb.engine.sim.slot_plan import make_slot_plan
 
 pytestmark = pytest.mark.long
 
-SEEDS = range(10, 18)
+SEEDS = range(10, 14)
 FAILED_ONCE = {
     2: "a node raised its part by what it read from its log, and granted nothing of it until the next event",
     3: "a slot granted to a request that had just been cancelled counted as in service",
     4: "a restatement of an earlier life, ordered late, made grants to that life valid",
     5: "slots of a server in two pools counted for one of them only",
     1060: "a node that restarted with another policy started requests before it knew its part of a shared server",
+    1295: "a slot that had just been taken outside the primary view was granted again when the node's part changed",
     1036: "a node that heard late that it had been left out subtracted what it had finished since then",
     7: "a restarted node used all slots of a shared server in a minority",
 }
