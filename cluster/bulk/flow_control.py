@@ -125,7 +125,7 @@ class ReceptionMeter:
     One sample counts as twice the mean at most: a few lost repairs change little.
     """
 
-    __slots__ = ("_arrived", "_lost", "_probe", "_since", "_window", "repair_s")
+    __slots__ = ("_arrived", "_deviation_s", "_lost", "_probe", "_since", "_window", "repair_s")
 
     def __init__(self, now: float) -> None:
         self._since = now
@@ -134,12 +134,18 @@ class ReceptionMeter:
         self._probe: tuple[int, float] | None = None  # a packet that was asked for, and when
         self._window = WINDOW_ANY
         self.repair_s = 0.0
+        self._deviation_s = 0.0  # of the samples from it
 
     def on_packet(self, now: float, packet: int) -> None:
         self._arrived += 1
         if self._probe is not None and self._probe[0] == packet:
             sample = now - self._probe[1]
-            self.repair_s += (min(sample, 2 * self.repair_s) - self.repair_s) / 4 if self.repair_s else sample
+            if self.repair_s:
+                error = min(sample, 2 * self.repair_s) - self.repair_s
+                self.repair_s += error / 4
+                self._deviation_s += (abs(error) - self._deviation_s) / 4
+            else:
+                self.repair_s = sample
             self._probe = None
 
     def on_lost(self, packets: int) -> None:
@@ -153,7 +159,8 @@ class ReceptionMeter:
 
     def wait_s(self, heartbeat_s: float, unanswered: int) -> float:
         """The time after which to ask again, if the last `unanswered` NAKs brought nothing."""
-        return min(WAIT_S_MAX, max(NAK_BEATS * heartbeat_s, 2 * self.repair_s) * (1 << min(unanswered, DOUBLINGS_MAX)))
+        expected = max(2 * self.repair_s, self.repair_s + 4 * self._deviation_s)
+        return min(WAIT_S_MAX, max(NAK_BEATS * heartbeat_s, expected) * (1 << min(unanswered, DOUBLINGS_MAX)))
 
     def wish(self, now: float, parameters: Parameters) -> Parameters:
         """The parameters to ask for, given those of the producer."""

@@ -23,12 +23,14 @@ BULK_MUTANTS: tuple[Mutant, ...] = (
         "        is_new = request > self.granted.get(producer, (0, 0))[0]",
         "        is_new = request >= self.granted.get(producer, (0, 0))[0]",
         "one message gets two numbers, one of which nobody uses",
+        shown_by=13,
     ),
     Mutant(
         "an earlier process replaces a later one", MASTER,
         "        is_new = all(attempt > one.attempt for p, one in self.joined.items() if p.name == member.name)",
         "        is_new = member not in self.joined or attempt > self.joined[member].attempt",
         "a delayed request to join removes the running process",
+        shown_by=50,
     ),
     Mutant(
         "the state comes from a process that has none", MASTER,

@@ -45,6 +45,8 @@ if TYPE_CHECKING:
 
 SESSION = 7
 REST_S = 60.0  # virtual seconds within which a run comes to rest after the faults
+LATE = 0.03  # of the proposals wait in the order's queue, perhaps until after a change of the view
+LATE_S = 0.5  # for so long, at most
 DETECT_S = 0.15  # until a change of connectivity becomes a view
 RATE_MIN = 500.0  # packets per second, of senders that do not wait for slow consumers
 STARTS = 1000  # requests of one process, at most
@@ -96,6 +98,7 @@ class BulkWorld:
         self.with_state = with_state
         self.room = self.chance.choice((4, 32, 2048))  # packets that a process has room for
         self._rates = self.chance.fork("rates")
+        self._late = self.chance.fork("late entries")
         self.sides: list[set[str]] = [set(self.nodes)]
         self.primary: tuple[ProcessId, ...] = ()
         self.log: list[Entry] = []
@@ -200,10 +203,11 @@ class BulkWorld:
     def _append(self, entry: Entry) -> None:
         self.say(f"{self.now:8.3f} order: {entry}")
         before = self.truth.next, self.truth.t_cur
+        pending = [number for number, _ in self.truth.pending()]
         self.log.append(entry)
         self.truth.apply(entry)
         self.spec.ordered(self.truth)
-        if type(entry) is Accept and entry.number in self.spec.sent:
+        if type(entry) is Accept and entry.number in pending and entry.number in self.spec.sent:
             self._check_copies(entry.number)
         if len(self.truth.pending()) > 1:
             self.count("two tokens at a time")
@@ -244,7 +248,11 @@ class BulkWorld:
 
     def _propose(self, node: BulkNode, entry: Entry) -> None:
         if node.in_primary:
-            self.events.after(self.chance.between(0.0005, 0.006), self._order, node, node.starts, entry)
+            delay_s = self.chance.between(0.0005, 0.006)
+            if self._late.hits(LATE):
+                self.count("an entry was ordered late")
+                delay_s += self._late.between(0.0, LATE_S)
+            self.events.after(delay_s, self._order, node, node.starts, entry)
 
     def _order(self, node: BulkNode, starts: int, entry: Entry) -> None:
         if node.in_primary and node.starts == starts:

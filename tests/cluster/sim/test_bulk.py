@@ -41,6 +41,7 @@ HAVE_TO_OCCUR = (
     "a member fell behind",
     "a NAK was denied",
     "two tokens at a time",
+    "an entry was ordered late",
     "t_cur was raised",
     "t_cur was lowered",
     "a message was accepted",
