@@ -177,6 +177,8 @@ size per second: `2MB/s`. `8080` as an address is port 8080 on loopback, `[::]:8
 LABELS = {
     "qosweb_rejected_requests_total": ("class", "reason"),
     "qosweb_tickets_total": ("verdict",),
+    "qosweb_node_class_service_p99_seconds": ("class", "node"),
+    "qosweb_node_class_wait_p99_seconds": ("class", "node"),
     "cluster_link_length": ("peer",),
     "cluster_unsent_bytes": ("peer",),
 }
@@ -184,10 +186,11 @@ SPEC = "</a>.server_resource > 10%\nshadow </b>.server_resource < 5%\n"
 
 
 def scrape() -> str:
-    """The metrics of a node that founded a cluster."""
+    """The metrics of a node that founded a cluster, stores its site itself, and has an upstream server."""
     with tempfile.TemporaryDirectory() as folder:
         scratch = Path(folder)
-        with RunningCluster(write_site(scratch / "site"), scratch, SPEC, "a") as running:
+        options = ["--site", "--data-dir", str(scratch / "data"), "--upstream", "http://127.0.0.1:1"]
+        with RunningCluster(None, scratch, SPEC, "a", *options) as running:
             with RawConnection(running.nodes["a"].port) as connection:
                 connection.get("/b/x", "Connection: close")
             with RawConnection(running.nodes["a"].admin_port) as connection:
@@ -209,9 +212,10 @@ def families() -> list[tuple[str, str, str, tuple[str, ...]]]:
 def metrics() -> str:
     intro = """\
 `GET /metrics` at the admin port has these metrics, in the Prometheus text format. A node with a specification has all
-`qosweb_` metrics; a node without one lacks those of shares and capacity. A member of a cluster has the `cluster_`
-metrics of its group. A histogram also has `_bucket`, `_sum` and `_count`. The process metrics of the Prometheus client
-library (`process_`, `python_`) are there too.
+`qosweb_` metrics; a node without one lacks those of shares and capacity. `qosweb_upstream_` needs upstream servers and
+`qosweb_release_` needs `--site`. `qosweb_node_` covers all nodes of the cluster, as they reported last. A member of a
+cluster has the `cluster_` metrics of its group. A histogram also has `_bucket`, `_sum` and `_count`. The process metrics
+of the Prometheus client library (`process_`, `python_`) are there too.
 
 [Prometheus and Grafana](../how-to/monitoring.md) has a dashboard and alert rules.
 """.splitlines()

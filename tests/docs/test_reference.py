@@ -13,7 +13,7 @@ import pytest
 from qosweb.admission.resources import Cause, Found, ResourceState
 from qosweb.analytics.read.log_lines import DECISIONS
 from qosweb.server.accesslog.line import EXTRA_FIELDS, JsonLines, LogEntry
-from qosweb.server.admin import admin, block_routes, release_routes
+from qosweb.server.admin import admin, block_routes, metrics, qos_metrics, release_routes
 from qosweb.upstream_settings import UpstreamSettings
 from tests.docs.blocks import DOCS
 from tests.support.clusters import RunningCluster
@@ -74,6 +74,16 @@ def test_fields_of_events() -> None:
     assert set(documented) == set(events)
     for name, line in events.items():
         assert documented[name] | EVERYWHERE == keys_of(line) | EVERYWHERE, name
+
+
+def test_the_page_of_metrics_has_all_of_a_node() -> None:
+    """It is generated from a node: this finds metrics that this node does not have."""
+    source = "".join(map(inspect.getsource, (metrics, qos_metrics)))
+    names = set(re.findall(r'"(qosweb_[a-z0-9_]+)"', source))
+    page = (DOCS / "reference" / "metrics.md").read_text("utf-8")
+    listed = {name.removesuffix("_total") for name in re.findall(r"^\| `(\w+)`", page, re.MULTILINE)}
+    assert len(names) > 50
+    assert names - listed == set()
 
 
 def test_endpoints() -> None:

@@ -47,34 +47,46 @@ class QosCollector(Collector):
 
     def _nodes(self) -> Iterator[Metric]:
         """The figures of all nodes that this node knows, each with its age."""
-        gauges = {
-            name: GaugeMetricFamily(f"qosweb_node_{name}", text, labels=["node"])
-            for name, text in (
-                ("figures_age_seconds", "Age of the figures of a node."),
-                ("capacity_bytes_per_second", "Capacity of a node."),
-                ("load_ratio", "Processor load of a node."),
-                ("connections", "Open connections of a node."),
-                ("requests_in_service", "Requests in service at a node."),
-                ("queue_entries", "Waiting requests of a node."),
-            )
-        }
-        upstream = GaugeMetricFamily(
-            "qosweb_node_upstream_up",
-            "Whether a node sends requests to the upstream server.",
-            labels=["node", "server"],
+
+        def gauge(name: str, text: str, *labels: str) -> GaugeMetricFamily:
+            return GaugeMetricFamily(f"qosweb_node_{name}", text, labels=["node", *labels])
+
+        capacity = gauge("capacity_bytes_per_second", "Capacity of a node.", "source")
+        gauges = [
+            gauge("figures_age_seconds", "Age of the figures of a node."),
+            gauge("load_ratio", "Processor load of a node."),
+            gauge("connections", "Open connections of a node."),
+            gauge("requests_in_service", "Requests in service at a node."),
+            gauge("queue_entries", "Waiting requests of a node."),
+            gauge("served_requests_per_second", "Requests served by a node in the last second."),
+        ]
+        by_class = [
+            gauge("class_served_requests_per_second", "Requests served in the last second.", "class"),
+            gauge("class_denied_requests_per_second", "Requests denied in the last second.", "class"),
+            gauge("class_queue_entries", "Waiting requests of a node.", "class"),
+        ]
+        wait = gauge("class_wait_p99_seconds", "99 of 100 requests of the last ten seconds waited no longer.", "class")
+        service = gauge(
+            "class_service_p99_seconds", "99 of 100 responses of the last ten seconds took no longer.", "class"
         )
+        upstream = gauge("upstream_up", "Whether a node sends requests to the upstream server.", "server")
         for name, (figures, born) in sorted(self._node.live.nodes.items()):
+            capacity.add_metric([name, figures.capacity_source], figures.capacity_bytes_per_s)
             values = (
-                time.monotonic() - born, figures.capacity_bytes_per_s, figures.load, figures.connections,
-                figures.in_service, figures.waiting,
+                time.monotonic() - born, figures.load, figures.connections, figures.in_service, figures.waiting,
+                figures.served_per_s,
             )  # fmt: skip
-            for gauge, value in zip(gauges.values(), values, strict=True):
-                gauge.add_metric([name], value)
+            for family, value in zip(gauges, values, strict=True):
+                family.add_metric([name], value)
+            for which, of in figures.classes.items():
+                for family, value in zip(by_class, (of.served_per_s, of.denied_per_s, of.waiting), strict=True):
+                    family.add_metric([name, which], value)
+                for family, value_ms in ((wait, of.wait_p99_ms), (service, of.service_p99_ms)):
+                    if value_ms is not None:
+                        family.add_metric([name, which], value_ms / 1e3)
             for server, one in figures.upstreams.items():
                 upstream.add_metric([name, server], int(one.health == HealthState.IN.value))
-        yield from gauges.values()
-        if upstream.samples:
-            yield upstream
+        yield from (capacity, *gauges, *by_class, wait, service, upstream)
 
     def _accounts(self) -> list[ClassAccount]:
         accounts = self._node.admission.accounts.all_accounts

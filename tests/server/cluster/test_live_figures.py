@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from signal import SIGCONT, SIGSTOP
 from typing import TYPE_CHECKING, Any
 
@@ -35,6 +36,10 @@ def live(cluster: RunningCluster, at: str) -> dict[str, Any]:
     return found
 
 
+def metrics(cluster: RunningCluster, at: str) -> str:
+    return cluster.nodes[at].admin("/metrics")
+
+
 def ages(cluster: RunningCluster, at: str, of: str) -> list[float]:
     return [live(cluster, at)[name]["age_s"] for name in of]
 
@@ -63,6 +68,27 @@ def test_every_node_shows_the_figures_of_all_nodes(cluster: RunningCluster) -> N
     assert any(one["service_p99_ms"] for one in classes.values())
 
 
+def test_the_metrics_of_every_node_have_the_classes_of_all_nodes(cluster: RunningCluster) -> None:
+    def value(at: str, name: str, labels: str) -> float | None:
+        found = re.search(rf"^qosweb_node_{name}{{{re.escape(labels)}}} (\S+)$", metrics(cluster, at), re.MULTILINE)
+        return None if found is None else float(found[1])
+
+    wait_for(lambda: value("a", "capacity_bytes_per_second", 'node="c",source="set"') == 4 << 20, "the capacity of c")
+    for _ in range(20):
+        cluster.nodes["b"].get("/thick.html")
+    labels = 'class="/thick.html",node="b"'
+    wait_for(lambda: (value("c", "class_wait_p99_seconds", labels) or -1) > 0, "c knows how long requests at b waited")
+    assert value("c", "class_service_p99_seconds", labels) is not None
+    assert value("c", "class_queue_entries", labels) == 0
+    assert value("c", "class_denied_requests_per_second", labels) == 0
+
+    def is_served() -> bool:
+        cluster.nodes["b"].get("/thick.html")
+        return (value("c", "class_served_requests_per_second", labels) or 0) > 0
+
+    wait_for(is_served, "c knows the rate at b")
+
+
 def test_a_stalled_node_makes_no_other_figures_old(cluster: RunningCluster) -> None:
     process = cluster.nodes["c"].process
     process.send_signal(SIGSTOP)
@@ -70,9 +96,10 @@ def test_a_stalled_node_makes_no_other_figures_old(cluster: RunningCluster) -> N
         wait_for(lambda: live(cluster, "a")["c"]["age_s"] > 1.0, "the figures of c are old", 60)
         for at in "abab":
             wait_for_fresh(cluster, at, "ab")
-        metrics = cluster.nodes["a"].admin("/metrics")
         (line,) = [
-            line for line in metrics.splitlines() if line.startswith('qosweb_node_figures_age_seconds{node="c"}')
+            line
+            for line in metrics(cluster, "a").splitlines()
+            if line.startswith('qosweb_node_figures_age_seconds{node="c"}')
         ]
         assert float(line.split()[-1]) > 1.0
     finally:
