@@ -32,6 +32,7 @@ CLASSES_MAX = 40
 NODES_MAX = 32
 LATE_S = 1.0  # figures this old are marked
 MARK = "┃"
+WAIT_P99 = "wait p99"
 OTHER_FORMAT = "the status of the node has an unknown format: does the node run another version?"
 
 
@@ -109,7 +110,7 @@ def nodes_of(status: Mapping[str, Any], width: int) -> Table:
         filled = min(10, round(load * 10))
         table.add_row(
             Text(f"{name} *" if is_me else name, style="bold" if is_me else ""),
-            _rate(capacity) if capacity else "draining",
+            _capacity(capacity, None if is_narrow else live),
             f"{used:.0%}",
             _number(one["waiting"] if live is None else live["waiting"]),
             *([] if is_narrow else [str(one["channels"]), "" if live is None else f"{live['served_per_s']:.1f}"]),
@@ -121,6 +122,12 @@ def nodes_of(status: Mapping[str, Any], width: int) -> Table:
     if len(nodes) > NODES_MAX:
         table.add_row(f"and {len(nodes) - NODES_MAX} more")
     return table
+
+
+def _capacity(bytes_per_s: int, live: Mapping[str, Any] | None) -> str:
+    """With ``live``, also how the capacity was found."""
+    source = "" if live is None else live.get("capacity_source", "")
+    return f"{_rate(bytes_per_s)}{f', {source}' if source else ''}" if bytes_per_s else "draining"
 
 
 def _nodes_elsewhere(status: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
@@ -210,7 +217,10 @@ def _classes(status: Mapping[str, Any], before: Mapping[str, Any] | None, second
     guarantees = min(GUARANTEE_MAX, max(len("guaranteed"), *(len(row.guaranteed) for row in rows)))
     names = min(NAME_MAX, max(len(row.label) for row in rows))
     left = width - names - guarantees - 2 - COLUMN * (2 + len(columns))
-    if left < BAR_MIN and before is not None:
+    if left >= BAR_MIN + COLUMN:
+        columns.insert(1, WAIT_P99)
+        left -= COLUMN
+    elif left < BAR_MIN and before is not None:
         columns = [column for column in columns if column not in ("served", "denied", "gave up")]
         left += 3 * COLUMN
     length = max(BAR_MIN, min(BAR_MAX, left))
@@ -226,6 +236,7 @@ def _classes(status: Mapping[str, Any], before: Mapping[str, Any] | None, second
         at_least = sum(one["share"]["promised"] or 0.0 for one in members)
         counts = {
             "waiting": _number(sum(one["waiting"] for one in members)),
+            WAIT_P99: slowest_ms(status, row.classes, "wait_p99_ms"),
             "served": _number(sum(one["cluster"]["started"] for one in members)),
             "denied": _number(sum(one["cluster"]["denied"] for one in members)),
             "gave up": _number(sum(one["cluster"]["cancelled"] for one in members)),
@@ -267,6 +278,13 @@ def bar(gets: float, guaranteed: float | None, length: int) -> Text:
         else:
             text.append("█" if at < filled else "·", style="green" if at < filled else "dim")
     return text
+
+
+def slowest_ms(status: Mapping[str, Any], names: Sequence[str], key: str) -> str:
+    """The largest of these percentiles at all nodes; empty without one. ``key`` is of the live figures of a class."""
+    classes = [node["classes"] for node in (status.get("live") or {}).values()]
+    values = [of[name][key] for of in classes for name in names if name in of and of[name][key] is not None]
+    return f"{max(values):g} ms" if values else ""
 
 
 def _more(names: Sequence[str], now: Mapping[str, Any], then: Mapping[str, Any], key: str, seconds: float) -> str:

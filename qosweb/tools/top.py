@@ -23,10 +23,12 @@ from qosweb.tools.cluster_picture import (
     GUARANTEE_MAX,
     NAME_MAX,
     OTHER_FORMAT,
+    WAIT_P99,
     bar,
     head_of,
     nodes_of,
     rows_of_classes,
+    slowest_ms,
 )
 
 if TYPE_CHECKING:
@@ -44,7 +46,7 @@ COLUMNS = (
     ("waiting", 0),
     ("served/s", 0),
     ("denied/s", NARROW),
-    ("wait p99", 0),
+    (WAIT_P99, 0),
     ("service p99", MEDIUM),
 )  # from a width on
 BLOCKS = " ▁▂▃▄▅▆▇█"
@@ -93,9 +95,11 @@ class TopScreen:
         has_shares = bool(status.get("capacity"))
         rows = rows_of_classes(status, names) if has_shares else []
         longest = max((len(row.guaranteed) for row in rows), default=0)
-        guarantee_len = max(len("guaranteed"), min(GUARANTEE_MAX, longest) if is_wide else 0)
         others = sum(len(column) + GAP for column in columns) + (CURVE + GAP if is_wide else 0)
-        others += guarantee_len + len("100%") + bar_len + 3 * GAP if has_shares else 0
+        others += len("100%") + bar_len + 3 * GAP if has_shares else 0
+        labels = min(NAME_MAX, max((len(row.label) for row in rows), default=0))
+        guarantee_len = max(len("guaranteed"), min(GUARANTEE_MAX, longest, width - others - labels))
+        others += guarantee_len if has_shares else 0
         table.add_column("class", overflow="ellipsis", no_wrap=True, max_width=max(8, min(NAME_MAX, width - others)))
         if has_shares:
             table.add_column("guaranteed", overflow="ellipsis", no_wrap=True, max_width=guarantee_len)
@@ -136,15 +140,10 @@ def _latency(status: Mapping[str, Any], names: tuple[str, ...], columns: list[st
         "waiting": f"{sum(one['waiting'] for one in found):,}",
         "served/s": f"{sum(one['served_per_s'] for one in found):.1f}",
         "denied/s": f"{sum(one['denied_per_s'] for one in found):.1f}",
-        "wait p99": _slowest([one["wait_p99_ms"] for one in found]),
-        "service p99": _slowest([one["service_p99_ms"] for one in found]),
+        WAIT_P99: slowest_ms(status, names, "wait_p99_ms"),
+        "service p99": slowest_ms(status, names, "service_p99_ms"),
     }
     return [values[column] for column in columns]
-
-
-def _slowest(values: list[float | None]) -> str:
-    known = [value for value in values if value is not None]
-    return f"{max(known):g} ms" if known else ""
 
 
 def curve(values: deque[float]) -> str:

@@ -85,9 +85,31 @@ def test_an_upstream_server_that_is_overloaded_is_marked() -> None:
 
 
 def test_a_node_outside_the_primary_view_is_shown_with_its_figures() -> None:
-    figures = {"age_s": 0.1, "load": 0.3, "waiting": 5, "served_per_s": 1.0, "capacity_bytes_per_s": 1 << 20}
+    figures = {
+        "age_s": 0.1,
+        "load": 0.3,
+        "waiting": 5,
+        "served_per_s": 1.0,
+        "capacity_bytes_per_s": 1 << 20,
+        "capacity_source": "measured",
+        "classes": {},
+    }
     lines = drawn({**cluster_status(), "live": {"n9": figures}})
+    assert next(line for line in lines if line.startswith("n9")).split()[1:5] == ["1", "MB/s,", "measured", "0%"]
+    lines = drawn({**cluster_status(), "live": {"n9": figures}}, width=90)
     assert next(line for line in lines if line.startswith("n9")).split()[1:4] == ["1", "MB/s", "0%"]
+
+
+def test_the_wait_of_a_class_is_that_of_the_slowest_node() -> None:
+    def node(wait_p99_ms: float | None) -> dict[str, Any]:
+        return {"age_s": 0.1, "load": 0.3, "waiting": 0, "served_per_s": 1.0, "classes": {
+            "/paid": {"wait_p99_ms": wait_p99_ms}}}  # fmt: skip
+
+    status = {**cluster_status(), "live": {"n1": node(20.0), "n2": node(50.0), "n3": node(None)}}
+    lines = drawn(status)
+    assert next(line for line in lines if line.startswith("class")).split()[4:7] == ["waiting", "wait", "p99"]
+    assert next(line for line in lines if line.startswith("/paid")).split()[-6:-3] == ["7", "50", "ms"]
+    assert not any("wait p99" in line for line in drawn(status, width=80))
 
 
 def test_a_condition_is_shown_with_its_rule() -> None:

@@ -79,6 +79,15 @@ def test_a_narrow_terminal_shows_whole_columns(width: int, lacks: set[str]) -> N
     assert "…" not in head + paid
 
 
+def test_a_guarantee_uses_the_space_that_is_left() -> None:
+    status = live_status()
+    del status["classes"]["[red]/name[/red]"]
+    status["policy"]["rules"][0]["text"] = "night => </paid>.server_resource > 50%"
+    paid = next(line for line in drawn(TopScreen(), status, 80) if line.startswith("/paid"))
+    assert "> 50% if night" in paid
+    assert len(paid) <= 80
+
+
 def test_another_format_is_explained() -> None:
     with pytest.raises(UsageError, match="another version"):
         TopScreen().draw({"name": "n1"}, 100)
