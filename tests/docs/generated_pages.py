@@ -19,7 +19,6 @@ from cluster.stack import Process
 from qosweb.settings import GROUPS, OPTIONS
 from tests.support.clusters import RunningCluster
 from tests.support.raw import RawConnection
-from tests.support.sites import write_site
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -214,8 +213,8 @@ def metrics() -> str:
 `GET /metrics` at the admin port has these metrics, in the Prometheus text format. A node with a specification has all
 `qosweb_` metrics; a node without one lacks those of shares and capacity. `qosweb_upstream_` needs upstream servers and
 `qosweb_release_` needs `--site`. `qosweb_node_` covers all nodes of the cluster, as they reported last. A member of a
-cluster has the `cluster_` metrics of its group. A histogram also has `_bucket`, `_sum` and `_count`. The process metrics
-of the Prometheus client library (`process_`, `python_`) are there too.
+cluster has the `cluster_` metrics of its group. A histogram also has `_bucket`, `_sum` and `_count`. The process
+metrics of the Prometheus client library (`process_`, `python_`) are there too.
 
 [Prometheus and Grafana](../how-to/monitoring.md) has a dashboard and alert rules.
 """.splitlines()
