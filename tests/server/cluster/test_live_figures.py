@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+from functools import partial
 from signal import SIGCONT, SIGSTOP
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from tests.support.clusters import RunningCluster
+from tests.support.raw import RawConnection
 from tests.support.sites import write_site
 from tests.support.waiting import wait_for
 
@@ -19,6 +21,7 @@ SPEC = """\
 set lifetime = 10s
 client accessed(</index.html>) within 1h => </page.html>.available = always
 </thick.html>.server_resource > 40%
+last_access < 1h => </rare.html>.available = always
 """
 NAMES = "abc"
 
@@ -27,6 +30,7 @@ NAMES = "abc"
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningCluster]:
     folder = tmp_path_factory.mktemp("live")
     site = write_site(folder / "site")
+    (site / "rare.html").write_text("<p>seldom read")
     with RunningCluster(site, folder, SPEC, NAMES, "--capacity", "4MB/s") as running:
         yield running
 
@@ -113,3 +117,40 @@ def test_an_access_at_one_node_counts_at_the_others(cluster: RunningCluster) -> 
     cluster.nodes["a"].get("/index.html")
     wait_for(lambda: cluster.nodes["b"].get("/page.html").headers["qos-class"] != first, "b knows it", 30)
     wait_for(lambda: cluster.nodes["c"].get("/page.html").headers["qos-class"] != first, "c knows it", 30)
+
+
+def class_of(cluster: RunningCluster, at: str, client: str, path: str) -> str:
+    """The class of a request by this client, at this node."""
+    with RawConnection(cluster.nodes[at].port, source=client) as connection:
+        return connection.get(path, "Connection: close").headers["qos-class"]
+
+
+def has_class(cluster: RunningCluster, at: str, client: str, expected: str) -> bool:
+    return class_of(cluster, at, client, "/page.html") == expected
+
+
+def wait_for_class(cluster: RunningCluster, client: str, expected: str) -> None:
+    for at in NAMES:
+        wait_for(partial(has_class, cluster, at, client, expected), f"{at} knows what {client} had", 30)
+
+
+def test_a_client_that_changes_nodes_keeps_its_class_and_others_do_not_get_it(cluster: RunningCluster) -> None:
+    stranger = "127.0.0.20"
+    unknown = class_of(cluster, "a", stranger, "/page.html")
+    for number, first in enumerate(NAMES, 21):
+        client = f"127.0.0.{number}"
+        assert class_of(cluster, first, client, "/page.html") == unknown
+        class_of(cluster, first, client, "/index.html")
+        known = class_of(cluster, first, client, "/page.html")
+        assert known != unknown
+        wait_for_class(cluster, client, known)
+    assert {class_of(cluster, at, stranger, "/page.html") for at in NAMES} == {unknown}
+
+
+def test_the_last_access_to_a_page_counts_at_the_other_nodes(cluster: RunningCluster) -> None:
+    client = "127.0.0.30"
+    never = class_of(cluster, "a", client, "/rare.html")
+    class_of(cluster, "a", client, "/index.html")  # a later fact: b learns of it with the first one, or after it
+    before = class_of(cluster, "a", "127.0.0.31", "/page.html")
+    wait_for(lambda: class_of(cluster, "b", client, "/page.html") != before, "b knows what a had", 30)
+    assert class_of(cluster, "b", client, "/rare.html") != never
