@@ -2,11 +2,12 @@
 
 A node with a specification of shares, and nothing else, stands in front of a simulated application server (workers
 that sleep, with a queue of their own). A client in C (`processor_client.c`) sends an open loop at 2 times what the
-server can do, or a closed loop with connections against the shares. From the server's own records: the largest
-deviation from the shares of slot time, in points; the use of the workers; the mean queue inside. From the access log:
-the 99 % quantile of the time that served requests waited at the node. Each over the time from 5 s on; while half of
+server can do, or a closed loop with connections against the shares. From the access log: the largest deviation from
+the shares of slot time, in points, and the 99 % quantile of the time that served requests waited at the node. From the
+server's own records: the use of the workers and the mean queue inside. Each over the time from 5 s on; while half of
 the workers are gone, from 3 s on; after they have returned, from 10 s on; with the time until use and queue keep the
-goals. Last, the work done over that with the best limit by hand (``slots``) in the same run. A `!` marks a goal missed.
+goals. Last, the work done over that with the best limit by hand (``slots``) in the same run. A `!` marks a goal
+missed.
 Servers are ``WORKERSxTIME``, with times in milliseconds as in `tests.support.simulated_server`, and for two
 classes also ``WORKERSxTIME/TIME``.
 """
@@ -191,11 +192,18 @@ def judge(
     setting: Setting, records: ServerRecords, log: list[dict[str, Any]], from_s: float, to_s: float
 ) -> dict[str, Any]:
     means = records.means(from_s, to_s)
-    off = max(abs(100 * means.shares.get(NAMES[at], 0.0) - share) for at, share in enumerate(setting.shares))
     inside = [line for line in log if from_s <= line["ts"] < to_s]
     waits = sorted(line["queue_ms"] for line in inside if line["status"] == 200)
+    spent = slot_ms(log, from_s, to_s)
+    total = max(1e-9, sum(spent.values()))
+    off = {
+        NAMES[at]: round(100 * spent.get(f"/{NAMES[at]}", 0.0) / total - share, 2)
+        for at, share in enumerate(setting.shares)
+    }
     return {
-        "off": off,
+        "off": max(map(abs, off.values())),
+        "off_by_class": off,
+        "shares_of_the_workers": means.shares,
         "use": means.use,
         "queue": means.queue,
         "slots": means.slots,
@@ -203,6 +211,17 @@ def judge(
         "served": len(waits),
         "failed": sum(line["status"] not in (200, 503) for line in inside),
     }
+
+
+def slot_ms(log: list[dict[str, Any]], from_s: float, to_s: float) -> dict[str, float]:
+    """The slot time that each class held between two times."""
+    found: dict[str, float] = {}
+    for line in log:
+        if line.get("work"):
+            begin = line["ts"] + line["queue_ms"] / 1e3
+            held = min(begin + line["work"] / 1e3, to_s) - max(begin, from_s)
+            found[line["class"]] = found.get(line["class"], 0.0) + 1e3 * max(0.0, held)
+    return found
 
 
 def report(setting: Setting, runs: list[dict[str, Any]]) -> int:

@@ -18,6 +18,8 @@ What is compared:
 
 - D is the mean over classes of the difference per class, so a change of the mix of classes is no change of service
   time. Weights are half the share of requests (precise) and half the share of slot time (Little). Times are capped.
+- For a class whose times are either short or long, D is the change of ln E[R] instead. By Little it is exact, and
+  there its variance is a fraction of that of the mean ln R.
 - Variance of D: 1.5 times that of independent samples, because waits are correlated; plus 8 % of ln(b / a) for the
   error of the model.
 - A phase is `STARTS_PER_SLOT` starts per slot, not a fixed time: phases of fixed time count short requests more
@@ -111,10 +113,11 @@ class _Cohort:
 
 
 class _Times:
-    __slots__ = ("ended", "ln", "started")
+    __slots__ = ("ended", "ln", "seconds", "started")
 
     def __init__(self, started: int = 0, ended: int = 0, ln: float = 0.0) -> None:
         self.started, self.ended, self.ln = started, ended, ln
+        self.seconds = 0.0  # sum of R; 0: unknown
 
 
 class Knee:
@@ -284,6 +287,7 @@ class Knee:
         times.started += row.started - row.failed
         times.ended += row.ended
         times.ln += row.ln / MICRO
+        times.seconds += row.us / MICRO
 
     # ---- judging dips
 
@@ -311,6 +315,7 @@ class Knee:
                 if since_s < cap_s:
                     return False
                 times.ln += missing * log(cap_s)
+                times.seconds += missing * cap_s
                 times.ended = times.started
         return True
 
@@ -324,15 +329,22 @@ class Knee:
         depth = log(high.limit / low.limit)
         model_variance = (MODEL_ERROR * depth) ** 2 + VARIANCE_MIN
         ln_tolerated = log(self._tolerance.seconds)
-        fall = noise = above = 0.0
+        fall = noise = above = unevenness = 0.0
         falls = {}
         for number in both:
             at_low, at_high = low.rows[number], high.rows[number]
-            of_class = at_high.ln / at_high.ended - at_low.ln / at_low.ended
-            variance = CORRELATION * of[number].variance * (1 / at_low.ended + 1 / at_high.ended)
+            known = of[number]
+            if known.has_modes and at_high.seconds and at_low.seconds:
+                of_class = log(at_high.seconds / at_high.ended) - log(at_low.seconds / at_low.ended)
+                relative, uneven = known.spread, 1.0
+            else:
+                of_class = at_high.ln / at_high.ended - at_low.ln / at_low.ended
+                relative, uneven = known.variance, self._times.unevenness
+            variance = CORRELATION * relative * (1 / at_low.ended + 1 / at_high.ended)
             _, weight, usual_s = weights[number]
             fall += weight * of_class
             noise += weight * weight * variance
+            unevenness += weight * uneven
             above += weight * max(0.0, at_high.ln / at_high.ended - ln_tolerated)
             falls[number] = ClassFall(of_class, variance + model_variance, weight, usual_s)
         self._noise = sqrt(noise)
@@ -341,7 +353,7 @@ class Knee:
         posterior = self._posterior
         posterior.advance(self._now_s - self._updated_s)
         self._updated_s = self._now_s
-        posterior.observe(low.limit, high.limit, fall, noise + model_variance, self._times.unevenness)
+        posterior.observe(low.limit, high.limit, fall, noise + model_variance, unevenness)
         ln_high = log(high.limit)
         posterior.at_least(ln_high - above, noise + (MODEL_ERROR * ln_high) ** 2 + VARIANCE_MIN)
         waits = max(0.0, log(low.limit) - log(posterior.q50))

@@ -1,8 +1,8 @@
 """Service time statistics of a server by class, with an alarm when service times rise.
 
-For each class: the running mean and variance of ln R, and a base, the ln R without waiting inside the server. The
-base is learnt at low levels of the limit, where little or nothing waits. It is used for the alarm alone: what decides
-is a dip.
+For each class: the running means and variances of ln R and of R, and a base, the ln R without waiting inside the
+server. The base is learnt at low levels of the limit, where little or nothing waits. It is used for the alarm alone:
+what decides is a dip.
 
 The alarm is a CUSUM (Page, 1954) of the excess of ln R over what the base and the number in service explain, in units
 of the standard deviation. The reference value .35 and the threshold 16 detect a shift of .7 standard deviations after
@@ -29,18 +29,26 @@ SHIFT_MIN = 0.15  # of ln R; a smaller shift is left to the dips
 VARIANCE_AT_FIRST = 0.05
 FORGET = 0.997  # of a base, per sample: it follows over some 300 samples
 UNEVEN_MAX = 4.0
+MODES_BELOW = 0.5
 
 
 class ClassTimes:
     """Service times of one class."""
 
-    __slots__ = ("base", "base_count", "mean", "variance")
+    __slots__ = ("base", "base_count", "mean", "mean_s", "spread", "variance")
 
     def __init__(self, ln: float) -> None:
         self.mean = ln  # of ln R
         self.variance = VARIANCE_AT_FIRST
+        self.mean_s = exp(ln)  # of R
+        self.spread = 1.0  # squared coefficient of variation of R
         self.base = ln
         self.base_count = 0.0  # samples behind the base; 0: none yet
+
+    @property
+    def has_modes(self) -> bool:
+        """The mean of R is much less noisy than that of ln R: times are either short or long, and none is far off."""
+        return self.spread < MODES_BELOW * self.variance
 
     def learn(self, count: int, ln: float) -> None:
         """Learn from `count` requests whose mean ln R without waiting is `ln`."""
@@ -76,7 +84,9 @@ class ServiceTimes:
     def cap_s(self, number: int, cap: float) -> float:
         """The time at which a request of the class counts as late."""
         known = self.of.get(number)
-        return cap * (exp(known.mean) if known is not None else max(self.mean_s, 1e-3))
+        if known is None:
+            return cap * max(self.mean_s, 1e-3)
+        return cap * (known.mean_s if known.has_modes else exp(known.mean))
 
     def absorb(self, row: SampleRow, ln_knee: float) -> ClassTimes:
         """Add the ended requests of a row; at least one did."""
@@ -92,6 +102,9 @@ class ServiceTimes:
         rate = 1 - (1 - 1 / MEAN_OVER) ** count
         one.mean += rate * (ln - one.mean)
         one.variance += rate * (row.squares / MICRO / count - one.variance)
+        mean_s = row.us / MICRO / count
+        one.mean_s += rate * (mean_s - one.mean_s)
+        one.spread += rate * (count * (mean_s / one.mean_s - 1) ** 2 - one.spread)
         if one.base_count:
             self._judge(row, one, ln, ln_knee)
         return one

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
 
 from qosweb.engine.laws.knee import Knee
@@ -20,6 +22,10 @@ from qosweb.engine.laws.sim.scenarios import (
     steady,
     two_classes,
 )
+from qosweb.engine.laws.sim.servers import PlacesServer
+
+if TYPE_CHECKING:
+    from cluster.sim.seeded_random import SeededRandom
 
 SEED = 11
 STEADY = {one.name: one for one in steady()}
@@ -166,3 +172,22 @@ def test_bound_by_hand_is_kept() -> None:
 def test_runs_are_repeatable() -> None:
     assert play(SHORT, 5).buckets == play(SHORT, 5).buckets
     assert play(SHORT, 5).buckets != play(SHORT, 6).buckets
+
+
+@pytest.mark.parametrize("seed", [2, 5])
+def test_returned_workers_are_found_although_a_request_takes_2_or_200_ms(seed: int) -> None:
+    """The variance of ln R is five times that of R / E[R] here: with ln R alone the use stays at 0.50 and 0.32."""
+
+    def short_or_long(chance: SeededRandom) -> float:
+        return 0.002 if chance.random() < 0.5 else 0.2
+
+    scenario = Scenario(
+        "one class of 2 or 200 ms", places_server(8), two_classes(short_or_long, short_or_long, 8), seconds=45.0,
+        changes=(Change(12.0, lambda run: set_places(run, 4)), Change(22.0, lambda run: set_places(run, 8))),
+    )  # fmt: skip
+    assert window(play(scenario, seed).buckets, 32.0, 45.0).use >= 0.75
+
+
+def set_places(run: Gateways, places: int) -> None:
+    assert isinstance(run.server, PlacesServer)
+    run.server.set_places(places)
