@@ -13,6 +13,7 @@ from loadgen.experiments.scenarios.response import RESPONSE
 from loadgen.experiments.scenarios.scale_out import SCALE_OUT
 from loadgen.experiments.scenarios.successive_failures import SUCCESSIVE_FAILURES
 from loadgen.experiments.scenarios.throughput import THROUGHPUT
+from loadgen.experiments.scenarios.upstream import UPSTREAM, UPSTREAM_FAILING
 
 if TYPE_CHECKING:
     from loadgen.experiments.experiment import Experiment
@@ -31,5 +32,7 @@ CATALOGUE: tuple[Experiment, ...] = (
     PARTITION,
     SUCCESSIVE_FAILURES,
     PEERS,
+    UPSTREAM,
+    UPSTREAM_FAILING,
 )
 BY_NAME = {experiment.name: experiment for experiment in CATALOGUE}

@@ -80,7 +80,7 @@ class PlannedAction(NamedTuple):
 
 
 class LoadTarget(Protocol):
-    """A target of a load: a node, or a proxy in front of a node; ``log`` is the node's."""
+    """A target of a load: a node, or a proxy in front of a node or of a simulated server; ``log`` is theirs."""
 
     @property
     def name(self) -> str: ...
@@ -166,8 +166,8 @@ class Workbench:
     ) -> Evidence:
         """Send a Poisson load with ``rates`` per second by class, distributed by ``spread`` or ``--spread``.
 
-        Loads with the same ``like`` have the same requests. ``after_s`` ends the load so long after the last event,
-        because the duration of events is not known in advance.
+        Without nodes there is only what the clients saw. Loads with the same ``like`` have the same requests.
+        ``after_s`` ends the load so long after the last event, because the duration of events is not known in advance.
         """
         self._loads += 1
         trace, results, summary, said = (
@@ -273,13 +273,13 @@ def _gather(
     deadline_s = time.monotonic() + _LAST_LINES_S
     while True:
         lines, bad = _read_logs(nodes, marks)
-        if sum(line.decision != MOVED for line in lines) >= answered or time.monotonic() > deadline_s:
+        if not nodes.all or sum(line.decision != MOVED for line in lines) >= answered or time.monotonic() > deadline_s:
             break  # complete, or a killed node lost its last lines
         time.sleep(0.1)
-    if not found or not lines:
+    if not found or (nodes.all and not lines):
         raise CannotRun("no request reached a node")
     first_s = min(result.t + result.sent_us / 1e6 for result in found)
-    begun_s = min(line.ts for line in lines) - first_s
+    begun_s = min((line.ts for line in lines), default=first_s) - first_s
     told = msgspec.json.decode(summary.read_bytes(), type=RunSummary)
     if told.interrupted:
         lasting_s = max(result.t for result in found)

@@ -8,7 +8,7 @@ server's own records: the use of the workers and the mean queue inside. Each ove
 the workers are gone, from 3 s on; after they have returned, from 10 s on; with the time until use and queue keep the
 goals. Last, the work done over that with the best limit by hand (``slots``) in the same run. A `!` marks a goal
 missed.
-Servers are ``WORKERSxTIME``, with times in milliseconds as in `tests.support.simulated_server`, and for two
+Servers are ``WORKERSxTIME``, with times in milliseconds as in `loadgen.experiments.simulated_server`, and for two
 classes also ``WORKERSxTIME/TIME``.
 """
 
@@ -26,11 +26,11 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from loadgen.experiments.server_process import ServerProcess
+from loadgen.experiments.simulated_server import DrawnTime
 from tests.bench.calm import stolen_s
 from tests.support.nodes import RunningNode
-from tests.support.server_process import ServerProcess
 from tests.support.server_records import ServerRecords
-from tests.support.simulated_server import ServiceTime
 
 SERVERS = "4x5,8x20,32x50,8x20~1,32x50~1,8x2|200,4x200/2"
 NAMES = "abcdefgh"
@@ -59,10 +59,10 @@ class Setting(NamedTuple):
         return int(self.server.partition("x")[0])
 
     @property
-    def times(self) -> list[ServiceTime]:
+    def times(self) -> list[DrawnTime]:
         """By class."""
         given = self.server.partition("x")[2].split("/")
-        return [ServiceTime(given[min(at, len(given) - 1)]) for at in range(len(self.shares))]
+        return [DrawnTime(given[min(at, len(given) - 1)]) for at in range(len(self.shares))]
 
     @property
     def server_times(self) -> list[str]:

@@ -1,7 +1,7 @@
 """Records of simulated application servers: utilisation, queue inside and shares of slot time, over any interval.
 
 Slot time is the time in which a worker was occupied. Amounts are summed up in bins of 100 ms.
-Written by `simulated_server`.
+Written by `loadgen.experiments.simulated_server`.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
-    from loadgen.experiments.nodes import NodeProcess
+    from loadgen.experiments.workbench import LoadTarget
 
 _START_S = 30.0
 
@@ -20,7 +20,7 @@ _START_S = 30.0
 class ProxyTask(NamedTuple):
     """The server behind a proxy, and the guarantees to approximate. All pages have the same size."""
 
-    upstream: NodeProcess
+    upstream: LoadTarget
     folder: Path
     parts: Mapping[str, float]  # fractions of the pipe by class; they add up to 1
     capacity_per_s: float  # requests per second that the pipe can carry

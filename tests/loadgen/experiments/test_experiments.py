@@ -351,6 +351,8 @@ QUICK_CRITERIA = {
     "scale-out": ("less 2 points", "less 5 points"),
     "successive-failures": ("within 2 points and 75 %", "within 6 points and 60 %"),
     "peers": ("92 %", "80 %"),
+    "upstream": ("92 %", "80 %"),
+    "upstream-failing": ("90 %", "70 %"),
 }
 
 

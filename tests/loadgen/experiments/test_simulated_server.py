@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.support.server_process import ServerProcess
+from loadgen.experiments.server_process import ServerProcess
 from tests.support.server_records import ServerRecords
 from tests.support.waiting import wait_for
 

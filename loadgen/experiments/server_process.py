@@ -6,6 +6,7 @@ import subprocess
 import sys
 from typing import TYPE_CHECKING
 
+from loadgen.experiments import simulated_server
 from loadgen.experiments.processes import CannotRun, await_end, environment
 
 if TYPE_CHECKING:
@@ -28,11 +29,12 @@ class ServerProcess:
         port: int = 0,
     ) -> None:
         """`times` as on the command line of the server; `at` is put before the command, to run it elsewhere."""
-        self.records = records
+        self.name = "application"
+        self.records = self.log = records
         words = [word for text in times for word in ("--time", text)]
         words += ["--workers", str(workers), "--records", str(records), "--host", host, "--port", str(port)]
         self.process = subprocess.Popen(
-            [*at, sys.executable, "-m", "tests.support.simulated_server", *words],
+            [*at, sys.executable, "-m", simulated_server.__name__, *words],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment(), text=True,
         )  # fmt: skip
         assert self.process.stdout is not None

@@ -1,6 +1,6 @@
 """Simulated application server, as a process of its own: workers that sleep, with one queue in order of arrival.
 
-    python -m tests.support.simulated_server --workers 8 --time 20 --time b=2|200
+    python -m loadgen.experiments.simulated_server --workers 8 --time 20 --time b=2|200
 
 Service times are in milliseconds, for all requests or for one class (the first segment of the path): ``20`` constant,
 ``20~1`` lognormal with that mean and sigma, ``2|200`` one of these at random. A request occupies a worker until its
@@ -8,10 +8,11 @@ response of 13 bytes is written. The process prints its port and obeys lines on 
 
     workers N      from now on; requests in service go on
     fail P         answers this part of the requests with 500, at once
+    outage A B     A seconds after the next request, answers all with 500 for B seconds
     end            writes the records and exits; so does the end of the input
 
 Records are one JSON line for each request that was served (class, and when it arrived, began and ended, in seconds
-since 1970) and for each command; see `server_records`.
+since 1970) and for each command.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ ANSWER = b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: %d\r\n
 ERROR = b"HTTP/1.1 500 Internal Server Error\r\nContent-Length: 0\r\n\r\n"
 
 
-class ServiceTime:
+class DrawnTime:
     """Draws service times in seconds."""
 
     def __init__(self, text: str) -> None:
@@ -60,16 +61,22 @@ class ServiceTime:
 class Workers:
     """The workers and their queue."""
 
-    def __init__(self, number: int, times: dict[str, ServiceTime], seed: int) -> None:
+    def __init__(self, number: int, times: dict[str, DrawnTime], seed: int) -> None:
         self.number = number
         self.failing = 0.0
         self.records: list[tuple[object, ...]] = [("workers", time.time(), number)]
         self._busy = 0
+        self.outage: tuple[float, float] | None = None  # that begins with the next request
         self._times = times
         self._chance = random.Random(seed)
         self._queue: deque[tuple[_Connection, str, float]] = deque()
 
     def arrive(self, connection: _Connection, name: str) -> None:
+        if self.outage is not None:
+            (after_s, lasts_s), self.outage = self.outage, None
+            loop = asyncio.get_running_loop()
+            loop.call_later(after_s, self.fail, 1.0)
+            loop.call_later(after_s + lasts_s, self.fail, 0.0)
         if self.failing and self._chance.random() < self.failing:
             connection.respond(ERROR)
             return
@@ -77,6 +84,10 @@ class Workers:
             self._begin(connection, name, time.time())
         else:
             self._queue.append((connection, name, time.time()))
+
+    def fail(self, part: float) -> None:
+        self.records.append(("fail", time.time(), part))
+        self.failing = part
 
     def change(self, number: int) -> None:
         self.records.append(("workers", time.time(), number))
@@ -138,8 +149,9 @@ async def _obey(workers: Workers) -> None:
             case ["workers", number]:
                 workers.change(int(number))
             case ["fail", part]:
-                workers.records.append(("fail", time.time(), float(part)))
-                workers.failing = float(part)
+                workers.fail(float(part))
+            case ["outage", after_s, lasts_s]:
+                workers.outage = float(after_s), float(lasts_s)
             case ["end"]:
                 return
             case _:
@@ -157,7 +169,7 @@ async def _serve(workers: Workers, options: argparse.Namespace) -> None:
 
 def _time(text: str) -> tuple[str, str]:
     name, is_of_class, rest = text.partition("=")
-    ServiceTime(rest if is_of_class else text)
+    DrawnTime(rest if is_of_class else text)
     return (name, rest) if is_of_class else ("", text)
 
 
@@ -171,8 +183,8 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--records", default="/dev/null")
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # it ends with its input
     options = parser.parse_args(arguments)
-    times = {name: ServiceTime(text) for name, text in options.time}
-    times.setdefault("", ServiceTime("20"))
+    times = {name: DrawnTime(text) for name, text in options.time}
+    times.setdefault("", DrawnTime("20"))
     workers = Workers(options.workers, times, options.seed)
     asyncio.run(_serve(workers, options))
     Path(options.records).write_text("".join(json.dumps(one) + "\n" for one in workers.records))
