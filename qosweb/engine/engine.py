@@ -235,7 +235,8 @@ class Engine:
         if self._limits or outbox.is_awaited or (outbox.frees and self.machine.scheduler.waiting()):
             return True
         return any(
-            queue.outbox.is_awaited or (queue.outbox.frees and queue.pool.scheduler.waiting())
+            queue.outbox.is_awaited
+            or ((queue.outbox.frees or queue.outbox.has_started) and queue.pool.scheduler.waiting())
             for queue in self.slot_queues.values()
         )
 

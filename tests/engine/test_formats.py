@@ -84,7 +84,12 @@ STATE = EngineSnapshot(
     environment=(3_600, 2, 365, 300_000, 2, [(0, 1_000)], 2_000_000),
     spare=16,
     era=17,
-    servers=[("app", ServerSnapshot(12, 14, 3, A, 20, False, [(B, 5, SlotUse(1, 2, 3, 4, True))], [(B, 4, 80_000)]))],
+    servers=[
+        (
+            "app",
+            ServerSnapshot(12, 14, 3, A, 20, False, [(B, 5, SlotUse(1, 2, 3, 4, True))], [(B, 4, 80_000)], 69_995, 2),
+        )
+    ],
     pools=[PoolSnapshot(("app",), [CLASS], 20, 21, 22, 23, 69_990, (500_000, 500_000))],
 )
 

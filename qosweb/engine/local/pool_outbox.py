@@ -87,6 +87,11 @@ class PoolOutbox:
         return bool(self._finished)
 
     @property
+    def has_started(self) -> bool:
+        """Requests started at once that the other nodes have not been told."""
+        return bool(self._started)
+
+    @property
     def is_empty(self) -> bool:
         return not (
             self._submitted or self._cancelled or self._finished or self._started or self._served or self._denied

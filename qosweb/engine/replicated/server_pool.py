@@ -122,6 +122,8 @@ class ServerPool:
         self.scheduler.take_tokens(class_number, 1, cost, self.time_ms)
         weight, era = self.scheduler.charge(class_number, cost)
         is_always = self.scheduler.bound.always[class_number]
+        if name in self.servers:
+            self.servers[name].kept = max(0, self.servers[name].kept - 1)
         self._hold(owner, number, SlotUse(class_number, cost, weight, era, is_always), name)
 
     def _served(self, class_number: int, count: int, cost: int) -> None:

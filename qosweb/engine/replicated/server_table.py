@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from qosweb.engine.replicated.server_pool import ServerPool
-from qosweb.engine.replicated.servers import RESERVED_MS, Server, is_out, pools_of, reports_by_id, server_id
+from qosweb.engine.replicated.servers import KEPT_MS, RESERVED_MS, Server, is_out, pools_of, reports_by_id, server_id
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -53,6 +53,8 @@ class ServerTable:
     def wakes_ms(self) -> Iterator[int | None]:
         for pool in self.pools.values():
             yield pool.scheduler.wake_ms
+            if pool.waiting:
+                yield from (server.open_ms + KEPT_MS for server in pool.servers.values() if server.kept)
         for server in self.servers.values():
             for _, until_ms in server.reserved.values():
                 yield until_ms
@@ -64,6 +66,11 @@ class ServerTable:
             pools.sort(key=lambda pool: pool.oldest_ms)
         for pool in pools:
             pool.schedule()
+        contended = {name for pool in pools if pool.is_contended for name in pool.key}
+        members, now_ms = len(self._machine.pipes), self._machine.time_ms
+        for name, server in self.servers.items():
+            if name not in contended:
+                server.is_open(members, now_ms)
 
     # ---- limits
 
@@ -124,6 +131,8 @@ class ServerTable:
         """End the reservations that are over, and those of members that have returned."""
         now_ms = self._machine.time_ms
         for server in self.servers.values():
+            if server.kept and now_ms >= server.open_ms + KEPT_MS:
+                server.kept = 0
             if server.reserved:
                 server.reserved = {
                     pid: (slots, until_ms)

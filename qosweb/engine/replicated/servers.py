@@ -4,6 +4,8 @@ A slot is one request in service at the server. Work is slot time in microsecond
 million a second. The limit is an ordered decision of the one member that runs the law for the server; `slots_max` is
 the bound by hand. Outside the primary view a node uses its part of the slots of a shared server. So that both sides
 together stay within the limit, the part of a member that left without notice is reserved for RESERVED_MS.
+Nodes start requests at once while no request waits. When one begins to wait, the slots that they may have taken since
+the last entry are kept for KEPT_MS: then they are known. So a limit is exceeded by at most one slot for each node.
 Identity: a shared server is known by its name, any other one by its name and its node.
 Neighbours: `upstreams` has the tables of the nodes, `server_pool` the queues.
 """
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
 
 SLOT = 1_000_000  # work of one slot in a second: microseconds
 RESERVED_MS = 10_000
+KEPT_MS = 20  # longer than a node takes to tell what it has started
 
 PoolKey = tuple[str, ...]  # the servers of the pool
 
@@ -40,7 +43,8 @@ class SlotUse(NamedTuple):
 class Server:
     """One upstream server."""
 
-    __slots__ = ("always", "decider", "epoch", "is_out", "level", "limit", "reserved", "running", "slots_max", "uses")
+    __slots__ = ("always", "decider", "epoch", "is_out", "kept", "level", "limit", "open_ms", "reserved", "running",
+                 "slots_max", "uses")  # fmt: skip
 
     def __init__(self, limit: int = 0) -> None:
         self.slots_max = 0
@@ -52,6 +56,8 @@ class Server:
         self.uses: dict[tuple[ProcessId, int], SlotUse] = {}  # by owner and number of the request
         self.always = 0  # of them by always-available classes
         self.running: dict[int, int] = {}  # of them by class
+        self.open_ms = 0  # when nodes last could start requests at once
+        self.kept = 0  # slots that they may have taken since then, more than one each
         self.reserved: dict[ProcessId, tuple[int, int]] = {}  # members that left: slots, and until when
 
     @property
@@ -72,7 +78,7 @@ class Server:
 
     @property
     def has_room(self) -> bool:
-        return self.free > 0
+        return self.free > self.kept
 
     has_free_channel = has_room  # nothing is granted ahead
 
@@ -101,6 +107,11 @@ class Server:
         self.always, self.running = 0, {}
         for key, use in uses.items():
             self.take(*key, use._replace(number=numbers[use.number]))
+
+    def is_open(self, members: int, now_ms: int) -> None:
+        """Nodes may start requests at once, each with its part of the free slots, before the others know of it."""
+        self.open_ms = now_ms
+        self.kept = members * max(0, self.free // members - 1) if members > 1 else 0
 
     def part_of(self, members: int) -> int:
         """The slots of one of this many members."""

@@ -56,6 +56,8 @@ class ServerSnapshot(msgspec.Struct, array_like=True):
     is_out: bool
     uses: list[tuple[ProcessId, int, SlotUse]]
     reserved: list[tuple[ProcessId, int, int]]  # slots, until when
+    open_ms: int = 0
+    kept: int = 0
 
 
 class PoolSnapshot(msgspec.Struct, array_like=True):
@@ -226,7 +228,7 @@ def _save_server(server: Server) -> ServerSnapshot:
     return ServerSnapshot(
         server.limit, server.level, server.epoch, server.decider, server.slots_max, server.is_out,
         [(owner, number, server.uses[owner, number]) for owner, number in sorted(server.uses)],
-        [(pid, *server.reserved[pid]) for pid in sorted(server.reserved)],
+        [(pid, *server.reserved[pid]) for pid in sorted(server.reserved)], server.open_ms, server.kept,
     )  # fmt: skip
 
 
@@ -236,6 +238,7 @@ def _load_server(saved: ServerSnapshot) -> Server:
     server.slots_max, server.is_out = saved.slots_max, saved.is_out
     for owner, number, use in saved.uses:
         server.take(owner, number, use)
+    server.open_ms, server.kept = saved.open_ms, saved.kept
     server.reserved = {pid: (slots, until_ms) for pid, slots, until_ms in saved.reserved}
     return server
 

@@ -47,7 +47,7 @@ class EngineJudge(RunJudge):
         if host.engine.solo is not None:
             self._check(host.engine.solo, host)
         if self.slots is not None:
-            self.slots.applied(host)
+            self.slots.applied(host, position)
         if position % COMPARE_EVERY == 0:
             host.states.append((position, blake2b(host.engine.replicated.snapshot(), digest_size=16).hexdigest()))
 

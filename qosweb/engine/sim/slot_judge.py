@@ -47,6 +47,7 @@ class SlotJudge:
         self._in_service: dict[str, dict[SimClient, Host]] = {}  # by server
         self._always: set[SimClient] = set()
         self._view: View | None = None  # the last one in the order
+        self._at: dict[Host, tuple[int, View | None]] = {}  # the last position that a node applied, and the view there
         self._members: dict[ProcessId, list[str]] = {}  # of that view: the shared servers that they reported
         self._left: dict[ProcessId, tuple[int, dict[str, int]]] = {}  # when a member left, and its parts by server
         self._limits: dict[str, list[tuple[float, int, int]]] = {}  # by server: when seen, bound, slots
@@ -69,6 +70,10 @@ class SlotJudge:
         if client.request is not None and client.request.server:
             self._in_service.get(client.request.server, {}).pop(client, None)
             self._always.discard(client)
+
+    def in_service(self, name: str) -> int:
+        """Requests in service at a server, without the always-available ones."""
+        return self._count(name).total()
 
     def _count(self, name: str) -> Counter[Host]:
         """Requests in service at a server from each running node, without the always-available ones."""
@@ -159,14 +164,15 @@ class SlotJudge:
 
     # ---- after each entry
 
-    def applied(self, host: Host) -> None:
-        """Follow the views, in the order of their entries, and the limits."""
+    def applied(self, host: Host, position: int) -> None:
+        """Follow the views, in the order of their entries, and the limits. A snapshot may skip views."""
+        before, self._at[host] = self._at.get(host, (0, None)), (position, host.engine.replicated.view)
         machine = host.engine.replicated
         view = machine.view
         if view is None:
             return
         if self._view is None or view.id > self._view.id:
-            self._follow(view, machine)
+            self._follow(view, machine, is_next=before == (position - 1, self._view))
         if view.id == self._view.id:  # type: ignore[union-attr]
             self._members = {
                 pid: [one.name for one in pipe.upstreams if one.is_shared] if pipe.capacity_bps else []
@@ -178,9 +184,9 @@ class SlotJudge:
             if not seen or seen[-1] != row:
                 seen.append(row)
 
-    def _follow(self, view: View, machine: QosStateMachine) -> None:
+    def _follow(self, view: View, machine: QosStateMachine, *, is_next: bool) -> None:
         """The parts of the members that left, by the least limit that was known shortly before."""
-        left = [pid for pid in self._members if pid not in view.members]
+        left = [pid for pid in self._members if pid not in view.members] if is_next else []
         self._left = {pid: row for pid, row in self._left.items() if pid not in view.members}
         for pid in left:
             parts: dict[str, int] = {}

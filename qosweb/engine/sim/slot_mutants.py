@@ -16,7 +16,7 @@ SLOT_MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "the limit is ignored", f"{_REPLICATED}.servers",
-        "        return self.free > 0",
+        "        return self.free > self.kept",
         "        return True",
         "a full server has room",
     ),
@@ -95,6 +95,12 @@ SLOT_MUTANTS: tuple[Mutant, ...] = (
         "        cost = min(max(1, cost), COST_MAX)",
         "        cost = MEAN_US",
         "every request costs the same, whatever slot time it takes",
+    ),
+    Mutant(
+        "slots that nodes may have taken are granted", f"{_REPLICATED}.servers",
+        "        self.kept = members * max(0, self.free // members - 1) if members > 1 else 0",
+        "        self.kept = 0",
+        "a burst at several nodes takes each free slot twice",
     ),
     # ---- snapshot
     Mutant(

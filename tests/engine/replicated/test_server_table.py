@@ -5,7 +5,7 @@ from __future__ import annotations
 from qosweb.engine.replicated.effects import SlotGranted
 from qosweb.engine.replicated.entries import NodeReport
 from qosweb.engine.replicated.pool_batch import PoolBatch
-from qosweb.engine.replicated.servers import RESERVED_MS, Server
+from qosweb.engine.replicated.servers import KEPT_MS, RESERVED_MS, Server
 from qosweb.engine.replicated.state_machine import QosStateMachine
 from qosweb.engine.replicated.upstreams import UpstreamReport, Vote
 from tests.engine.driver import Cluster, policy_of
@@ -33,6 +33,11 @@ class Gateways(Cluster):
     def submit(self, node: str, *numbers: int, of: str = "/a") -> None:
         at = self.number(of)
         self.tell(node, pools=[PoolBatch(KEY, submitted=[(number, at, 10_000) for number in numbers])])
+        self.all_is_told(node)
+
+    def all_is_told(self, node: str) -> None:
+        """Time passes, until no slots are kept for what other nodes may have started at once."""
+        self.tell(node, self.machine.time_ms + KEPT_MS)
 
     def finish(self, node: str, *numbers: int) -> None:
         self.tell(node, pools=[PoolBatch(KEY, finished=[(number, 20_000) for number in numbers])])
@@ -56,17 +61,30 @@ def test_the_nodes_share_one_limit_and_one_queue() -> None:
     assert granted == [1, 2, 3, 4]  # this node's own
 
 
+def test_slots_that_nodes_may_have_taken_are_kept_until_they_have_told() -> None:
+    cluster = Gateways()
+    at = cluster.number("/a")
+    cluster.tell("a", pools=[PoolBatch(KEY, submitted=[(number, at, 10_000) for number in range(9)])])
+    assert len(cluster.server.uses) == 3  # each node may have taken two slots, and one each may be too many
+    assert cluster.machine.wake_ms == cluster.machine.time_ms + KEPT_MS
+    cluster.tell("b", pools=[PoolBatch(KEY, started=[(number, at, 10_000, "app") for number in range(2)])])
+    assert len(cluster.server.uses) == 5
+    cluster.tell("a", cluster.machine.time_ms + KEPT_MS)
+    assert len(cluster.server.uses) == SLOTS
+
+
 def test_the_part_of_a_member_that_left_without_notice_is_reserved_for_a_while() -> None:
     cluster = Gateways()
     cluster.submit("c", 1, 2, 3)
     cluster.view("ab")
+    until_ms = cluster.machine.time_ms + RESERVED_MS
     assert cluster.server.slots == SLOTS - SLOTS // 3
     cluster.submit("a", *range(1, 10))
     assert len(cluster.server.uses) == SLOTS - SLOTS // 3
-    assert cluster.machine.wake_ms == RESERVED_MS
-    cluster.tell("a", at_ms=RESERVED_MS - 1)
+    assert cluster.machine.wake_ms == until_ms
+    cluster.tell("a", at_ms=until_ms - 1)
     assert len(cluster.server.uses) == SLOTS - SLOTS // 3
-    cluster.tell("a", at_ms=RESERVED_MS)
+    cluster.tell("a", at_ms=until_ms)
     assert len(cluster.server.uses) == SLOTS
 
 
@@ -185,6 +203,7 @@ def test_a_server_that_is_out_stays_out_for_pools_with_other_servers() -> None:
     cluster = two_pools(outs="app")
     at = cluster.number("/a")
     cluster.tell("a", pools=[PoolBatch(("app", "other"), submitted=[(one, at, 10_000) for one in range(9)])])
+    cluster.all_is_told("a")
     assert not cluster.server.uses
     assert len(cluster.machine.servers.servers["other"].uses) == SLOTS
     cluster.submit("b", 1)

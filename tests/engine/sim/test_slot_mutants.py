@@ -12,6 +12,7 @@ from qosweb.engine.sim.run import play
 from qosweb.engine.sim.slot_mutants import SLOT_MUTANTS
 from qosweb.engine.sim.slot_plan import make_slot_plan
 from tests.engine import test_slots
+from tests.engine.sim import test_slot_limits
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -24,6 +25,7 @@ SEEDS_MAX = 8
 NOTICED_BY: dict[str, Callable[[], None]] = {
     "requests are charged, not slot time":
         partial(test_slots.test_shares_of_slot_time_hold_whatever_the_classes_ask_for, 8),
+    "slots that nodes may have taken are granted": partial(test_slot_limits.hold_the_limit_in_bursts, 30),
 }  # fmt: skip
 
 
