@@ -1,8 +1,8 @@
 """Block list of a node: a replica of the shared list, with the lookup that decides whether a request is refused.
 
 Implements `cluster.SharedObject`: operations and states come from the interim service of the cluster. Time limits count
-by the clock of this node; states carry the time that remains. A state with many new blocks is in the list at once, and
-in the lookup piece by piece, so that the node serves requests meanwhile.
+by the clock of this node; states carry the time that remains. A newcomer takes the list of the others piece by piece,
+so that it serves requests meanwhile; after a partition, new blocks get into the lookup piece by piece.
 Above: `server.cluster.block_service`.  Below: `merge`, `prefix_table`.
 """
 
@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from qosweb.blocklist.arriving_state import ArrivingState, packed_state_of
 from qosweb.blocklist.merge import Held, ListState, merge_all
 from qosweb.blocklist.operations import BlockOperation, covers, decode_operation, prefix_of
 from qosweb.blocklist.prefix_table import PrefixTable
@@ -32,8 +33,9 @@ REMOVED_LEN_MAX = 200_000  # blocks that were removed and are remembered
 PIECE_LEN = 250  # blocks that get into the lookup in one turn of the event loop, some milliseconds
 GRACE_S = 600.0  # how long a removed block is remembered beyond its own time limit
 
+AS_IT_CAME_S = 0.05  # how long a state that came is the snapshot: the times in it may be wrong by so much
+
 _encode = msgspec.msgpack.Encoder().encode
-_decode = msgspec.msgpack.Decoder(ListState).decode
 
 
 class _InForce:
@@ -58,11 +60,17 @@ class BlockList:
         self._unindexed: dict[str, _InForce] = {}  # held, but not in the table yet
         self._table: PrefixTable[tuple[_InForce, ...]] = PrefixTable()
         self._is_indexing = False
+        self._arriving: ArrivingState | None = None
         self._due: list[tuple[float, str]] = []  # deadlines of held and removed blocks
         self.on_change: Callable[[], None] = lambda: None
 
     def __len__(self) -> int:
-        return len(self._held)
+        return len(self._held) + (0 if self._arriving is None else self._arriving.held_left)
+
+    @property
+    def is_arriving(self) -> bool:
+        """Whether blocks of a state that came are still to be taken into the list."""
+        return self._arriving is not None
 
     # ---- lookup
 
@@ -106,6 +114,7 @@ class BlockList:
 
     def apply(self, origin: ProcessId, body: bytes, age: float) -> object:  # noqa: ARG002
         """Returns the number of blocks added or removed, or a text that says why nothing was changed."""
+        self._take_all()
         operation = decode_operation(body)
         if operation is None:
             return "the operation is malformed"
@@ -138,6 +147,10 @@ class BlockList:
         return len(names)
 
     def snapshot(self) -> bytes:
+        arriving = self._arriving
+        if arriving is not None and self._clock() - arriving.at <= AS_IT_CAME_S:
+            return arriving.state
+        self._take_all()
         return _encode(self._state())
 
     def _state(self) -> ListState:
@@ -148,14 +161,26 @@ class BlockList:
         )
 
     def restore(self, state: bytes, age: float) -> None:
-        self._replace(_state_of(state), age)
+        self._take_all()
+        self._replace(packed_state_of(state).unpack(), age)
 
     def merge(self, states: Sequence[bytes]) -> None:
         """The merge of these states. One of them is of this list, or of a member with the same operations."""
-        self._replace(merge_all([*map(_state_of, states)]), 0.0)
+        self._take_all()
+        found = [(state, packed) for state in states if (packed := packed_state_of(state))]
+        if len(found) == 1 and self._later is not None:  # lists without an entry do not count
+            state, packed = found[0]
+            if not self._held and not self._removed:
+                self._arriving = ArrivingState(state, packed, self._clock())
+                self._go_on()
+                return
+            if packed.held.keys() == self._held.keys() and packed.removed.keys() == self._removed.keys():
+                return  # a newcomer's list was merged into this one
+        self._replace(merge_all([packed.unpack() for _, packed in found]), 0.0)
 
     def digest(self) -> str:
         """The same for lists with the same operations, whatever times remain."""
+        self._take_all()
         names = " ".join((*sorted(self._held), "-", *sorted(self._removed)))
         return f"{len(self._held)}:{blake2b(names.encode(), digest_size=8).hexdigest()}"
 
@@ -186,7 +211,24 @@ class BlockList:
         for name, left_s in state.removed.items():
             if left_s > age:
                 self._remember_removed(name, now + left_s)
-        self._index_piece()
+        self._go_on()
+
+    def _take_all(self) -> None:
+        """Take what has arrived, before the list is compared or changed."""
+        while self._arriving is not None:
+            self._take_piece(self._arriving)
+
+    def _take_piece(self, arriving: ArrivingState) -> None:
+        held, removed = arriving.take(PIECE_LEN)
+        if not arriving.left:
+            self._arriving = None
+        passed_s = self._clock() - arriving.at
+        for _, one in held:
+            if one.left_s > passed_s:
+                self._hold(one.block, arriving.at + one.left_s)
+        for name, left_s in removed:
+            if left_s > passed_s:
+                self._remember_removed(name, arriving.at + left_s)
 
     def _hold(self, block: BlockOperation, deadline: float) -> None:
         one = self._held.get(block.id)
@@ -205,21 +247,20 @@ class BlockList:
         else:
             self._table.put(prefix, (*(self._table.get(prefix) or ()), one))
 
-    def _index_piece(self) -> None:
-        """Put blocks into the lookup: all of them, or some and the others later."""
-        names = [*islice(self._unindexed, None if self._later is None else PIECE_LEN)]
-        for name in names:
-            self._index(self._unindexed.pop(name))
-        if self._unindexed and self._later is not None:
-            if not self._is_indexing:
-                self._is_indexing = True
-                self._later(self._go_on)
-        else:
-            self.on_change()
-
     def _go_on(self) -> None:
+        """Take or index blocks: all of them, or some and the others later."""
         self._is_indexing = False
-        self._index_piece()
+        if self._later is None:
+            self._take_all()
+        elif self._arriving is not None:
+            self._take_piece(self._arriving)
+        for name in [*islice(self._unindexed, None if self._later is None else PIECE_LEN)]:
+            self._index(self._unindexed.pop(name))
+        if self._later is None or not (self._unindexed or self._arriving):
+            self.on_change()
+        elif not self._is_indexing:
+            self._is_indexing = True
+            self._later(self._go_on)
 
     def _drop(self, name: str) -> None:
         one = self._held.pop(name)
@@ -237,11 +278,3 @@ class BlockList:
         self._removed[name] = deadline
         if deadline != inf:
             heappush(self._due, (deadline, name))
-
-
-def _state_of(state: bytes) -> ListState:
-    """The state in these bytes; empty if they are malformed. All nodes judge alike."""
-    try:
-        return _decode(state)
-    except msgspec.MsgspecError:
-        return ListState({}, {})

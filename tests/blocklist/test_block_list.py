@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from cluster import ProcessId
 from qosweb.blocklist import block_list
 from qosweb.blocklist.block_list import GRACE_S, PIECE_LEN, BlockList
+from qosweb.blocklist.merge import Held
 from qosweb.blocklist.operations import (
     BlockOperation,
     UnblockOperation,
@@ -217,24 +218,94 @@ def test_targets_and_paths_for_people() -> None:
     assert covers("", "/anything")
 
 
-def test_a_long_state_gets_into_the_lookup_in_pieces() -> None:
-    source = BlockList(lambda: 0.0)
-    count = 3 * PIECE_LEN
-    for number in range(count):
+COUNT = 3 * PIECE_LEN
+
+
+def fill(blocks: BlockList) -> None:
+    for number in range(COUNT):
         network = f"10.{number >> 8}.{number & 255}.0/24"
-        source.apply(ME, encode_operation(BlockOperation(f"{number:016x}", network, "", 60.0, "", "", "n1", 0.0)), 0.0)
+        blocks.apply(ME, encode_operation(BlockOperation(f"{number:016x}", network, "", 60.0, "", "", "n1", 0.0)), 0.0)
+
+
+def found(blocks: BlockList) -> int:
+    """How many of the blocks of `fill` are in the lookup."""
+    return sum(blocks.affects(f"10.{number >> 8}.{number & 255}.1") for number in range(COUNT))
+
+
+UNBLOCK_LAST = encode_operation(UnblockOperation("10.2.200.0/24", ""))
+
+
+def test_new_blocks_after_a_partition_get_into_the_lookup_in_pieces() -> None:
+    source = BlockList(lambda: 0.0)
+    fill(source)
     turns: list[Callable[[], None]] = []
     changes: list[int] = []
     target = BlockList(lambda: 0.0, turns.append)
     target.on_change = lambda: changes.append(1)
+    target.apply(ME, encode_operation(BlockOperation("f" * 16, NETWORK, "", 60.0, "", "", "n1", 0.0)), 0.0)
     target.merge([source.snapshot(), target.snapshot()])
-    assert target.digest() == source.digest()  # all of it at once
-    assert target.affects("10.0.0.1")
-    assert not target.affects("10.2.200.1")
-    assert target.apply(ME, encode_operation(UnblockOperation("10.2.200.0/24", "")), 0.0) == 1  # not in the lookup yet
+    assert len(target) == COUNT + 1  # all of it at once
+    assert found(target) == PIECE_LEN
+    assert target.apply(ME, UNBLOCK_LAST, 0.0) == 1  # not in the lookup yet
     changes.clear()
     while turns:
         turns.pop()()
     assert changes
-    assert [target.affects(f"10.{number >> 8}.{number & 255}.1") for number in range(count)].count(False) == 1
-    assert not target.affects("10.2.200.1")
+    assert found(target) == COUNT - 1
+
+
+def test_a_newcomer_takes_the_list_in_pieces() -> None:
+    now = [0.0]
+    source = BlockList(lambda: now[0])
+    fill(source)
+    source.apply(ME, UNBLOCK_LAST, 0.0)
+    state = source.snapshot()
+    turns: list[Callable[[], None]] = []
+    changes: list[int] = []
+    newcomer = BlockList(lambda: now[0], turns.append)
+    newcomer.on_change = lambda: changes.append(1)
+    newcomer.merge([newcomer.snapshot(), state])
+    assert newcomer.snapshot() == state  # for its disk, at once
+    assert len(newcomer) == len(source)
+    assert (found(newcomer), newcomer.is_arriving, changes) == (PIECE_LEN, True, [])
+    now[0] += 20.0
+    while turns:
+        turns.pop()()
+    assert (found(newcomer), newcomer.is_arriving, changes) == (COUNT - 1, False, [1])
+    assert newcomer.digest() == source.digest()
+    assert {held.left_s for held in newcomer.listed(COUNT)} == {40.0}
+    now[0] += 41.0
+    newcomer.sweep()
+    assert len(newcomer) == 0
+
+
+def test_an_operation_is_applied_to_all_that_has_arrived() -> None:
+    source, turns = BlockList(lambda: 0.0), list[object]()
+    fill(source)
+    newcomer = BlockList(lambda: 0.0, turns.append)
+    newcomer.merge([newcomer.snapshot(), source.snapshot()])
+    for blocks in (newcomer, source):
+        assert blocks.apply(ME, UNBLOCK_LAST, 0.0) == 1
+    assert newcomer.digest() == source.digest()
+    assert found(newcomer) == COUNT - 1
+
+
+def test_the_list_of_a_newcomer_changes_nothing() -> None:
+    turns: list[object] = []
+    blocks = BlockList(lambda: 0.0, turns.append)
+    fill(blocks)
+    before, changes = blocks.listed(COUNT), list[int]()
+    blocks.on_change = lambda: changes.append(1)
+    blocks.merge([BlockList(lambda: 0.0).snapshot(), blocks.snapshot()])
+    assert (blocks.listed(COUNT), changes, turns) == (before, [], [])
+
+
+def test_malformed_blocks_of_a_state_are_left_out_by_all() -> None:
+    good = Held(BlockOperation("1" * 16, NETWORK, "", 60.0, "", "", "n1", 0.0), 60.0)
+    wrong: list[object] = [7, ["block"], msgspec.structs.replace(good, left_s="x")]
+    state = msgspec.msgpack.encode(({"1" * 16: good, **{str(at): one for at, one in enumerate(wrong)}}, {}))
+    lists = [BlockList(lambda: 0.0), BlockList(lambda: 0.0, list[object]().append)]
+    for blocks in lists:
+        blocks.merge([blocks.snapshot(), state])
+        assert [held.block.id for held in blocks.listed(9)] == ["1" * 16]
+    assert lists[0].digest() == lists[1].digest()

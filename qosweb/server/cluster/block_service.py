@@ -54,7 +54,7 @@ class BlockService:
 
     @property
     def is_merging(self) -> bool:
-        return self.interim is not None and self.interim.is_merging
+        return self.blocks.is_arriving or (self.interim is not None and self.interim.is_merging)
 
     async def block(
         self, network: Network, path: str, for_s: float | None, reason: str, by: str, *, force: bool
