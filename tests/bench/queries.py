@@ -18,7 +18,7 @@ import tempfile
 import time
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from cluster import make_key_file
 
@@ -104,8 +104,16 @@ def wait_until(members: list[Member], field: str, value: int) -> None:
         time.sleep(0.05)
 
 
-def trial(shares: list[float], sharing: str, seconds: float) -> tuple[float, list[int]]:
-    """Queries per second, and how many each member executed from the first to the last."""
+class Trial(NamedTuple):
+    """What the members of one measurement did."""
+
+    rate: float  # queries per second
+    executed: list[int]  # by each, from the first query to the last
+    cpu_ms: float  # processor time of all members for one query
+    used: float  # part of their shares that they used: below 1, the machine is the limit, not the shares
+
+
+def trial(shares: list[float], sharing: str, seconds: float) -> Trial:
     with ExitStack() as stack, tempfile.TemporaryDirectory() as folder:
         key_file = Path(folder) / "key"
         make_key_file(key_file)
@@ -118,14 +126,18 @@ def trial(shares: list[float], sharing: str, seconds: float) -> tuple[float, lis
             member.limit(share)
             member.say(f"load {OPEN_EACH}")
         time.sleep(min(2.0, seconds / 2))
-        start, before = time.monotonic(), [member.count()["executed"] for member in members]
+        start, before = time.monotonic(), [member.count() for member in members]
         time.sleep(seconds)
-        after, end = [member.count()["executed"] for member in members], time.monotonic()
+        after, end = [member.count() for member in members], time.monotonic()
         for member in members:
             member.say("load 0")
         wait_until(members, "open", 0)
-        total = sum(after) - sum(before)
-        return total / (end - start), [member.count()["executed"] for member in members]
+        total, cpu_s = (
+            sum(late[field] - early[field] for early, late in zip(before, after, strict=True))
+            for field in ("executed", "cpu_s")
+        )
+        executed = [member.count()["executed"] for member in members]
+        return Trial(total / (end - start), executed, cpu_s / total * 1e3, cpu_s / (end - start) / sum(shares))
 
 
 def default_share() -> float:
@@ -147,30 +159,38 @@ def main(arguments: list[str]) -> int:
         print("bench queries: needs root and a writable /sys/fs/cgroup", file=sys.stderr)
         return 2
     print(f"each member has {given.share:.0%} of a processor (cgroup), a query takes 1 ms of processor time")
-    print(f"{'members':>8} {'sharing':<14} {'queries/s':>10} {'times one':>10}   executed by each")
+    print(
+        f"{'members':>8} {'sharing':<14} {'queries/s':>10} {'times one':>10} {'ms each':>8} {'used':>6}   "
+        "executed by each; used: part of the shares"
+    )
     failures: list[str] = []
     one = 0.0
     for count in (1, 3, MEMBERS_MAX):
-        rate, executed = trial([given.share] * count, ROUND_ROBIN, given.seconds)
+        found = trial([given.share] * count, ROUND_ROBIN, given.seconds)
+        rate, executed = found.rate, found.executed
         one = one or rate
-        show(count, ROUND_ROBIN, rate, rate / one, executed)
+        show(count, ROUND_ROBIN, found, one)
         if rate < 0.9 * count * one:
             failures.append(f"{count} members do {rate / one:.2f} times the work of one, not {0.9 * count:.1f}")
         spread = (max(executed) - min(executed)) / (sum(executed) / count)
         if spread > 0.02:
             failures.append(f"the shares of {count} members differ by {spread:.1%}, not by 2 % at most")
     shares = [given.share, given.share / 2, given.share]
-    by_turns, executed = trial(shares, ROUND_ROBIN, given.seconds)
-    show(3, ROUND_ROBIN, by_turns, by_turns / one, executed, "the second at half speed")
-    by_load, executed = trial(shares, LEAST_LOADED, given.seconds)
-    show(3, LEAST_LOADED, by_load, by_load / one, executed, "the second at half speed")
-    print(f"\nleast loaded / round robin with a slow member: {by_load / by_turns:.2f}")
-    if by_load < 1.15 * by_turns:
-        failures.append(f"least loaded does {by_load / by_turns:.2f} times the work of round robin, not 1.15")
+    by_turns, by_load = (trial(shares, sharing, given.seconds) for sharing in (ROUND_ROBIN, LEAST_LOADED))
+    show(3, ROUND_ROBIN, by_turns, one, "the second at half speed")
+    show(3, LEAST_LOADED, by_load, one, "the second at half speed")
+    ratio = by_load.rate / by_turns.rate
+    print(f"\nleast loaded / round robin with a slow member: {ratio:.2f}")
+    if ratio < 1.15:
+        failures.append(f"least loaded does {ratio:.2f} times the work of round robin, not 1.15")
     for failure in failures:
         print(f"goal missed: {failure}")
     return 1 if failures else 0
 
 
-def show(count: int, sharing: str, rate: float, ratio: float, executed: list[int], note: str = "") -> None:
-    print(f"{count:>8} {sharing:<14} {rate:>10.1f} {ratio:>10.2f}   {executed} {note}", flush=True)
+def show(count: int, sharing: str, found: Trial, one: float, note: str = "") -> None:
+    print(
+        f"{count:>8} {sharing:<14} {found.rate:>10.1f} {found.rate / one:>10.2f} {found.cpu_ms:>8.3f} "
+        f"{found.used:>6.0%}   {found.executed} {note}",
+        flush=True,
+    )
