@@ -3,8 +3,10 @@
 Only contended slots count: without contention no class is held back, so a share cannot be tested. The amount to divide
 is the amount that was served. A request that was denied or expired, or whose client gave up, counts with the mean
 response size of its class. In a pool of resources that the log knows, waiting is demand, too: a class that had a
-request waiting for a part of the time asked for at least that part of its share, also if none was denied. The expected
-amount of a class is what the language's own division gives for this demand, moment by moment.
+request waiting for a part of the time asked for at least that part of its share, also if none was denied. A response in
+service is not interrupted, so each period of waiting may be one response short of that (the bound of packet fair
+queueing); a class whose small requests only wait for the end of a large response is not starved. The expected amount of
+a class is what the language's own division gives for this demand, moment by moment.
 Neighbours: ``share_verdicts``, ``rate_verdicts`` and ``priority_verdicts`` compare the log with these amounts.
 """
 
@@ -38,6 +40,13 @@ class DividedMoment(NamedTuple):
     left: float
     asked: list[float]
     expected: list[float]
+
+
+class _Backlog(NamedTuple):
+    """How long a class had a request waiting: as a part of the time, and in how many periods."""
+
+    part: float
+    periods: int
 
 
 class ExpectedShares:
@@ -199,19 +208,25 @@ class ExpectedShares:
         return [self._divided(division, *amounts) for amounts in self._amounts() if amounts[2] > 0]
 
     def _divided(
-        self, division: Division, got: list[float], asked: list[float], total: float, backlog: Mapping[int, float]
+        self, division: Division, got: list[float], asked: list[float], total: float, backlog: Mapping[int, _Backlog]
     ) -> DividedMoment:
         """Divides one moment. A class that had a request waiting for some time asked for all that it was due then."""
         demand = [min(PPM, round(amount * PPM / total)) for amount in asked]
         if backlog:
             due = division.shares([PPM if at in backlog else ppm for at, ppm in enumerate(demand)])
-            asked = [max(has, backlog.get(at, 0.0) * due[at] * total / PPM) for at, has in enumerate(asked)]
+            one_response = max(self.response_max)
+            asked = [
+                max(has, waited.part * due[at] * total / PPM - waited.periods * one_response)
+                if (waited := backlog.get(at))
+                else has
+                for at, has in enumerate(asked)
+            ]
             demand = [min(PPM, round(amount * PPM / total)) for amount in asked]
         shares = division.shares(demand)
         left = total - sum(got[at] for at in self.binding.always)
         return DividedMoment(left, asked, [share * total / PPM for share in shares])
 
-    def _amounts(self) -> Iterator[tuple[list[float], list[float], float, dict[int, float]]]:
+    def _amounts(self) -> Iterator[tuple[list[float], list[float], float, dict[int, _Backlog]]]:
         """Amounts per class (got, demand), in total, and backlogs, in pieces of a slot or of the longest lifetime.
 
         A request that still waits is not yet in the log, so shorter pieces would miss demand.
@@ -223,7 +238,7 @@ class ExpectedShares:
         for _, group in groupby(self.part.moments, key=lambda moment: moment.slot // step):
             moments = list(group)
             got, asked, total = [0.0] * len(self.got), [0.0] * len(self.got), 0.0
-            backlog: dict[int, float] = {}
+            backlog: dict[int, _Backlog] = {}
             for amount in (amount for moment in moments for amount in moment.amounts):
                 number = self.policy.numbers.get(amount.name)
                 has = float(amount.sent_bytes + cost * amount.done)
@@ -232,5 +247,6 @@ class ExpectedShares:
                     got[number] += has
                     asked[number] += has + (amount.held_back * self._mean[number] if held_back[number] else 0.0)
                     if amount.backlog and number not in self._capped and number not in self.binding.always:
-                        backlog[number] = backlog.get(number, 0.0) + amount.backlog / len(moments)
+                        part, periods = backlog.get(number, _Backlog(0.0, 0))
+                        backlog[number] = _Backlog(part + amount.backlog / len(moments), periods + amount.waits)
             yield got, asked, total, backlog

@@ -97,6 +97,7 @@ class ClassAmount(NamedTuple):
     held_back: int
     sent_bytes: int
     backlog: float = 0.0  # part of the slot in which a request of the class waited for the pool
+    waits: int = 0  # uninterrupted periods of waiting that began in the slot
 
 
 class Moment(NamedTuple):

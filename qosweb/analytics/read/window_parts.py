@@ -157,26 +157,34 @@ class _When:
         return count
 
 
-def _backlogs(rows: list[SlotRow]) -> dict[tuple[int, str, str], dict[str, float]]:
-    """The part of each slot in which a request of a class waited, by slot, policy and scope, then by class."""
+def _backlogs(rows: list[SlotRow]) -> dict[tuple[int, str, str], dict[str, int]]:
+    """The bins of each slot in which a request of a class waited, by slot, policy and scope, then by class."""
     masks: dict[tuple[int, str, str], dict[str, int]] = {}
     for row in rows:
         for slot, mask in ((row.slot, row.backlog), (row.slot - 1, row.backlog_before)):
             if mask:
                 of_slot = masks.setdefault((slot, row.policy, row.scope), {})
                 of_slot[row.name] = of_slot.get(row.name, 0) | mask
-    return {key: {name: mask.bit_count() / BINS for name, mask in of.items()} for key, of in masks.items()}
+    return masks
 
 
-def _moments(rows: list[SlotRow], backlogs: Mapping[tuple[int, str, str], Mapping[str, float]]) -> tuple[Moment, ...]:
+def _moments(rows: list[SlotRow], backlogs: Mapping[tuple[int, str, str], Mapping[str, int]]) -> tuple[Moment, ...]:
     by_slot: dict[int, list[ClassAmount]] = {}
     for row in rows:
         if row.slot not in by_slot:  # also for classes of which no request was decided
-            waited = backlogs.get((row.slot, row.policy, row.scope), {})
-            by_slot[row.slot] = [ClassAmount(name, 0, 0, 0, part) for name, part in waited.items()]
+            before = backlogs.get((row.slot - 1, row.policy, row.scope), {})
+            by_slot[row.slot] = [
+                ClassAmount(name, 0, 0, 0, mask.bit_count() / BINS, _begun(mask, before.get(name, 0)))
+                for name, mask in backlogs.get((row.slot, row.policy, row.scope), {}).items()
+            ]
         amount = ClassAmount(row.name, row.served + row.failed, row.held_back, row.sent_bytes)
         by_slot[row.slot].append(amount)
     return tuple(Moment(slot, tuple(by_slot[slot])) for slot in sorted(by_slot))
+
+
+def _begun(mask: int, before: int) -> int:
+    """How many runs of set bits begin in a mask, if ``before`` is the mask of the slot before."""
+    return (mask & ~(mask << 1 | before >> BINS - 1)).bit_count()
 
 
 def _cells(key: PartKey, rows: list[SlotRow], busy: set[tuple[int, str]]) -> tuple[Cell, ...]:

@@ -96,6 +96,22 @@ def test_a_class_that_hardly_waits_got_what_it_asked_for(spark: SparkSession, tm
     assert findings_of(spark, log, tmp_path).outcome == HELD
 
 
+@pytest.mark.parametrize(("queue_ms", "outcome"), [(25.0, HELD), (300.0, VIOLATED)])
+def test_a_response_in_service_is_not_interrupted(
+    spark: SparkSession, tmp_path: Path, queue_ms: float, outcome: str
+) -> None:
+    """Small requests of /a, one after the other, wait for the end of one of eight large responses, or far longer."""
+    log = serve(serve(log_of(), "/a", 5, 2.0, queue_ms), "/b", 40, 200.0, 250.0)
+    assert outcomes(findings_of(spark, log, tmp_path))["share at least"] == outcome
+
+
+def test_a_class_that_waits_all_the_time_is_starved_although_responses_are_large(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    log = serve(serve(log_of(), "/a", 10, 200.0, 250.0), "/b", 30, 200.0, 250.0)
+    assert outcomes(findings_of(spark, log, tmp_path))["share at least"] == VIOLATED
+
+
 def test_a_pool_that_was_not_contended_tests_nothing(spark: SparkSession, tmp_path: Path) -> None:
     log = serve(serve(log_of(None), "/a", 60, 20.0, 0.0), "/b", 140, 20.0, 0.0)
     findings = findings_of(spark, log, tmp_path)
