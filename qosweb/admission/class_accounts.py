@@ -29,6 +29,8 @@ class ClassAccount:
     name: str
     decisions: Counter[str] = field(default_factory=Counter)
     number: int = 0  # of the class in the policy in force
+    held_served: int = 0  # requests that took the fast path to an upstream server; they are in `decisions`
+    held_bytes: int = 0  # of their responses; part of `other_bytes`
     plain_served: int = 0  # requests that took the fast path; they are not in `decisions`
     bytes_sent: int = 0
     other_bytes: int = 0  # of `bytes_sent`, those that did not take the fast path

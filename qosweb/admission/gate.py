@@ -155,13 +155,15 @@ class EngineGate(OpenGate):
         return self._throttle is not None and self._throttle.is_limited
 
     def hold(self, account: ClassAccount, servers: Servers, name: str) -> Hold | None:
-        if self.is_limited:
+        throttle = self._throttle
+        if throttle is not None and throttle.is_limited:
             return None
         queue = self._engine.slot_queue(servers)
         request = queue.start_at(account.number, name)
         if request is None:
             return None
-        self._count_in(account)
+        self.in_service += 1
+        account.in_service += 1
         now = self._clock.read()
         if self._turns is not None:
             self._turns.note(now)
@@ -171,12 +173,14 @@ class EngineGate(OpenGate):
         queue, request = hold.queue, hold.request
         assert queue is not None
         assert request is not None
-        now, since = self._clock.read(), hold.since
+        now, since, account = self._clock.read(), hold.since, hold.account
         queue.finish(request, max(1, int((now - since) * SLOT)), service_s=self._service_s(since, now))
-        self._engine.local_queue.served(hold.account.number, 0, self.fixed_bytes + bytes_sent)
+        account.held_served += 1
+        account.held_bytes += bytes_sent
         if queue.pool.scheduler.queued:
             self.driver.poke()
-        super().release(hold, bytes_sent)
+        self.in_service -= 1
+        account.in_service -= 1
 
     def permit_for(self, hold: Hold) -> Permit:
         self.driver.poke()
@@ -201,6 +205,9 @@ class EngineGate(OpenGate):
                 count = served - before[0]
                 local_queue.served(account.number, count, size - before[1] + count * self.fixed_bytes)
                 self._counted[account.name] = served, size
+            if account.held_served:  # their starts are counted already
+                local_queue.served(account.number, 0, account.held_served * self.fixed_bytes + account.held_bytes)
+                account.held_served = account.held_bytes = 0
 
     # ---- all other requests
 

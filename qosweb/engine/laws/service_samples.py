@@ -23,6 +23,8 @@ MEAN_OVER = 50  # ends: the window of the running means
 DEVIATION_MAX = 4.0  # squared, of ln R: one outlier does not make a class noisy
 MICRO = 1_000_000
 SECONDS_MIN = 1e-3  # shorter times count as this: a queue inside a server that no request waits for is no harm
+LN_SECONDS_MIN = log(SECONDS_MIN)
+LN_OF = (0.0, *map(log, range(1, 1025)))
 
 Tag = tuple[int, int]  # epoch, in service
 
@@ -72,18 +74,22 @@ class Sampler:
         return (epoch, in_service)
 
     def end(self, number: int, seconds: float, tag: Tag) -> None:
-        sums = self._of(tag[0], number)
-        seconds = max(seconds, SECONDS_MIN)
-        ln = log(seconds)
+        epoch, in_service = tag
+        sums = self._sums.get((epoch, number)) or self._of(epoch, number)
+        if seconds <= SECONDS_MIN:
+            seconds, ln = SECONDS_MIN, LN_SECONDS_MIN
+        else:
+            ln = log(seconds)
         usual = self._usual.get(number, ln)
         off = ln - usual
         self._usual[number] = usual = usual + off / MEAN_OVER
+        square = off * off
         sums.ended += 1
         sums.ln += min(ln, usual + LN_CAP)
-        sums.squares += min(off * off, DEVIATION_MAX)
+        sums.squares += min(square, DEVIATION_MAX)
         sums.seconds += seconds
         sums.inverse += 1 / seconds
-        sums.ln_in_service += log(tag[1])
+        sums.ln_in_service += LN_OF[in_service] if in_service < len(LN_OF) else log(in_service)
 
     def fail(self, number: int, tag: Tag) -> None:
         """A request ended by an error or a time-out."""

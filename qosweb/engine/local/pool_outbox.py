@@ -48,7 +48,7 @@ class PoolOutbox:
     def started(self, number: int, class_number: int, cost: int, server: str) -> None:
         """A request started at once, without waiting."""
         self._started[number] = (number, class_number, cost, server)
-        self.count_start(class_number, cost)
+        self._node.account(class_number).started += 1
 
     def count_start(self, class_number: int, cost: int) -> None:  # noqa: ARG002
         self.account(class_number).started += 1
@@ -69,9 +69,12 @@ class PoolOutbox:
         if started is None:
             self._finished.append((number, cost))
             return True
-        sums = self._served.setdefault(started[1], [0, 0])
-        sums[0] += 1
-        sums[1] += cost
+        sums = self._served.get(started[1])
+        if sums is None:
+            self._served[started[1]] = [1, cost]
+        else:
+            sums[0] += 1
+            sums[1] += cost
         return False
 
     # ---- batches

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from qosweb.engine.laws.service_samples import Sampler
 from qosweb.engine.local.pool_outbox import PoolOutbox
-from qosweb.engine.local.request_queue import RequestQueue, decide
+from qosweb.engine.local.request_queue import WAITING_MAX, RequestQueue, decide
 from qosweb.engine.local.requests import OVER, RUNNING, WAITING, Request, Start
 from qosweb.engine.replicated.server_pool import ServerPool
 from qosweb.engine.replicated.servers import SLOT
@@ -43,6 +43,9 @@ class SlotQueue(RequestQueue):
         self._balance: Counter[str] = Counter()  # by server: how many are untold, less those that are gone
         self._turn = 0  # chooses among servers that are equally free
         self._ids = {name.partition("@")[0]: name for name in key}
+        # What holds until an entry is applied, or a request begins or ends to wait:
+        self._opens: dict[int, bool] = {}  # by class: `is_open_to`
+        self._rooms: dict[str, tuple[str, int, int, int, int]] = {}  # by short name: see `_room`
         self.attach()
 
     def attach(self) -> None:
@@ -57,33 +60,55 @@ class SlotQueue(RequestQueue):
         self.ahead_ms, self.in_minority, self.is_draining = node.ahead_ms, node.in_minority, node.is_draining
         self.refresh()
 
+    def refresh(self) -> None:
+        super().refresh()
+        self._opens.clear()
+        self._rooms.clear()
+
+    def _count_waiting(self, class_number: int, more: int) -> None:
+        super()._count_waiting(class_number, more)
+        self._opens.clear()
+
     def is_open_to(self, class_number: int) -> bool:
         return not self.pool.scheduler.bound.slot_bounds_of[class_number] and super().is_open_to(class_number)
 
     def start_at_once(self, class_number: int) -> Request | None:
         """Start a request without consulting the queue, if that is allowed."""
         name = self._free_server() if self.is_open_to(class_number) else None
-        return None if name is None else self._start(class_number, name)
+        return None if name is None else self._start(class_number, name, *self._room(name)[2:])
 
     def start_at(self, class_number: int, name: str) -> Request | None:
-        """The same at this server."""
-        found = self._ids.get(name)
-        if found is None or not self.is_open_to(class_number) or not self._may_use(found):
+        """The same at this server, named without its node. This is the fast path: it asks what is remembered."""
+        is_open = self._opens.get(class_number)
+        if is_open is None:
+            is_open = self._opens[class_number] = self.is_open_to(class_number)
+        room = self._rooms.get(name)
+        if room is None:
+            room = self._rooms[name] = self._room(self._ids.get(name, ""))
+        found, most, free, in_service, epoch = room
+        if not is_open or self._balance[found] >= most:
             return None
-        return self._start(class_number, found)
+        return self._start(class_number, found, free, in_service, epoch)
 
-    def _start(self, class_number: int, name: str) -> Request:
+    def _room(self, name: str) -> tuple[str, int, int, int, int]:
+        """Of a server: its name, how many requests may be untold, free slots, requests in service, and the epoch."""
+        server = self.pool.scheduler.places.get(name)
+        if server is None:
+            return name, -WAITING_MAX, 0, 0, 0
+        free, members = server.free, len(self.pool.pipes)
+        most = free if members < 2 else min(free, max(1, free // members))
+        return name, most, free, len(server.uses), server.epoch
+
+    def _start(self, class_number: int, name: str, free: int, in_service: int, epoch: int) -> Request:
         """Start a request. Its cost is the mean of its class."""
         cost = self.pool.mean_us(class_number)
-        request = Request(self.numbers.next(), class_number, cost)
-        self._own[request.number] = request
+        number = self.numbers.next()
+        request = self._own[number] = Request(number, class_number, cost)
         request.phase = RUNNING
-        request.server = name
-        self._untold[request.number] = name
-        self._balance[name] += 1
-        server = self.pool.scheduler.places[name]
-        self._tag(request, server.epoch, len(server.uses) + self._balance[name], server.free <= self._balance[name])
-        self.outbox.started(request.number, class_number, cost, name)
+        request.server = self._untold[number] = name
+        self._balance[name] = balance = self._balance[name] + 1
+        self._tag(request, epoch, in_service + balance, free <= balance)
+        self.outbox.started(number, class_number, cost, name)
         self._wait_estimate.count_start(class_number, cost)
         return request
 
@@ -96,11 +121,7 @@ class SlotQueue(RequestQueue):
         return most_free(servers, roomy, self._turn, self._balance)
 
     def _may_use(self, name: str) -> bool:
-        server = self.pool.scheduler.places.get(name)
-        if server is None:
-            return False
-        free, more, members = server.free, self._balance[name], len(self.pool.pipes)
-        return free > more and (members < 2 or more < max(1, free // members))
+        return self._balance[name] < self._room(name)[1]
 
     def in_service(self) -> Counter[str]:
         """Requests of this node in service, by server: those that the pool counts, corrected by what it is not told."""

@@ -208,17 +208,13 @@ class AccessRecorder:
         """Whether a line of a forwarded request needs nothing but its head, times, status and size."""
         return self._form is self._json and "upstream_ms" not in self.extra_fields
 
-    def next_number(self) -> int:
-        """The number of another request id."""
-        self._requests += 1
-        return self._requests
+    def next_id(self) -> tuple[int, str]:
+        """Another request id: its number and its text."""
+        self._requests = number = self._requests + 1
+        return number, f"{self._rid_prefix}{number}"
 
     def rid_of(self, number: int) -> RequestId:
         return RequestId(self._life, number)
-
-    def wire_id(self, number: int) -> bytes:
-        """A request id as in a header field."""
-        return f"{self._rid_prefix}{number}".encode()
 
     def forwarded(self, client_part: str, relay: PlainRelay, now: float) -> None:
         """Record a request that an upstream server has answered, and that waited for nothing else."""
@@ -240,7 +236,7 @@ class AccessRecorder:
             lines.append(
                 self._json.forwarded_line(
                     self._clock.wall_text(started),
-                    f"{self._rid_prefix}{relay.number}",
+                    relay.rid,
                     client_part,
                     f"{before}{known.extra_part}{after}{account.quoted}",
                     status,

@@ -9,6 +9,7 @@ Neighbours: ``forward`` is the full relay; ``qosweb.server.connection.forwarding
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING, Protocol
 
 from qosweb.http.hops import client_lines
@@ -29,6 +30,12 @@ if TYPE_CHECKING:
 
 END_OF_HEAD = b"\r\n\r\n"
 LASTS_S = 1.0  # then a full relay enforces the time limits
+
+
+@functools.lru_cache(maxsize=4096)
+def _address_lines(client: str, host: str, proto: str) -> bytes:
+    """Host, and the fields about a client that is no trusted proxy."""
+    return b"Host: %b\r\n%b" % (host.encode(), client_lines((), client, host, proto, is_trusted=False))
 
 
 class PlainClient(RelayClient, Protocol):
@@ -96,6 +103,7 @@ class PlainRelay:
         "known",
         "number",
         "request_id",
+        "rid",
         "sent",
         "started",
         "status",
@@ -119,7 +127,7 @@ class PlainRelay:
         self.status = 0  # no response yet
         self.sent = 0  # bytes of the body
         self.first_byte_at = 0.0
-        self.number = context.recorder.next_number()
+        self.number, self.rid = context.recorder.next_id()
         self.request_id = ""  # that a trusted proxy gave the request
         self._context = context
         self._client = client
@@ -130,46 +138,32 @@ class PlainRelay:
         self._head: UpstreamHead | None = None  # of the response, if its body has not come completely
         self._left = 0  # bytes of the response body that have not come yet
         self._held = b""  # the head of the response, until the first bytes of its body are there
-        self._wire_id = b""
+        self._wire_id = self.rid.encode()
 
     def send(self) -> None:
         """Send the request."""
-        known, client, connection = self.known, self._client, self._connection
-        recorder, outgoing = self._context.recorder, known.outgoing
-        wire_id = recorder.wire_id(self.number)
-        if client.proxy and outgoing.request_id:
-            wire_id = outgoing.request_id
-            self.request_id = wire_id.decode()
-        self._wire_id = wire_id
+        known, client, connection, server = self.known, self._client, self._connection, self._server
+        outgoing, settings, page = known.outgoing, server.settings, known.page
+        host = settings.host or page.host or settings.authority
+        if client.proxy:
+            if outgoing.request_id:
+                self._wire_id = outgoing.request_id
+                self.request_id = outgoing.request_id.decode()
+            about = client_lines(outgoing.claims, client.proxy, host, self._proto, is_trusted=True)
+            address = b"Host: %b\r\n%b" % (host.encode(), about)
+        else:
+            address = _address_lines(client.client, host, self._proto)
         connection.begin_plain(self)
-        self._server.requests += 1
+        server.requests += 1
         assert connection.transport is not None
         connection.transport.write(
-            b"".join(
-                (
-                    known.page.request_line,
-                    self._address_lines(),
-                    outgoing.lines,
-                    b"X-Request-Id: ",
-                    wire_id,
-                    b"\r\n",
-                    known.framing,
-                    b"\r\n",
-                    self._body,
-                )
-            )
+            b"%b%b%bX-Request-Id: %b\r\n%b\r\n%b"
+            % (page.request_line, address, outgoing.lines, self._wire_id, known.framing, self._body)
         )
 
-    def _address_lines(self) -> bytes:
-        """Host, and the fields about the client."""
-        known, client, settings = self.known, self._client, self._server.settings
-        host = settings.host or known.page.host or settings.authority
-        proto = "https" if self._context.site.is_secure else "http"
-        if client.proxy:
-            about = client_lines(known.outgoing.claims, client.proxy, host, proto, is_trusted=True)
-        else:
-            about = client_lines((), client.client, host, proto, is_trusted=False)
-        return b"Host: %b\r\n%b" % (host.encode(), about)
+    @property
+    def _proto(self) -> str:
+        return "https" if self._context.site.is_secure else "http"
 
     # ---- the response
 
@@ -187,32 +181,31 @@ class PlainRelay:
         if head.plain_len < 0 or came > body_len or context.connections.draining:
             return False
         self.status = head.status
-        self.first_byte_at = now = context.site.clock.read()
+        clock = context.site.clock
+        self.first_byte_at = now = clock.read()
         self._server.on_response(now, head.status)
-        wire = self._response_head(head)
-        self._left = body_len - came
-        if self._left:
-            self._head = head
-        if body_len and not came:
-            self._held = wire
-            return True
-        self.sent = came
-        self._transport.write(wire + data[end:] if came else wire)
-        if not self._left:
-            self._finish(now)
-        return True
-
-    def _response_head(self, head: UpstreamHead) -> bytes:
         class_line = self.known.account.served_line
-        return b"".join(
+        self._left = body_len - came
+        wire = b"".join(
             (
                 head.wire_without_qos if class_line else head.wire,
                 class_line,
                 b"X-Request-Id: ",
                 self._wire_id,
-                b"\r\n\r\n" if head.has_date else b"\r\n" + self._context.site.clock.date_line + b"\r\n",
+                b"\r\n\r\n" if head.has_date else b"\r\n" + clock.date_line + b"\r\n",
+                memoryview(data)[end:],
             )
         )
+        if self._left:
+            self._head = head
+            if not came:
+                self._held = wire
+                return True
+        self.sent = came
+        self._transport.write(wire)
+        if not self._left:
+            self._finish(now)
+        return True
 
     def _on_body(self, data: bytes) -> bool:
         size = len(data)
