@@ -369,7 +369,8 @@ class Consumer:
             self.join_again(f"packets of message {number} are no longer available")
             return False
         if message.rounds.asked_to > asked_to:
-            message.meter.on_nak(context.now, next(max(first, asked_to) for first, end in ranges if end > asked_to))
+            first = next(max(first, asked_to) for first, end in ranges if end > asked_to)
+            message.meter.on_nak(context.now, first, context.now + again_s)
         self.naks += 1
         message.asked += 1
         context.send(target, Nak(self._wish(message), number, ranges))

@@ -16,7 +16,7 @@ from math import inf
 from typing import TYPE_CHECKING
 
 from cluster.bulk.effects import Multicast, Propose
-from cluster.bulk.master import Accept, AddMember, Grant, MarkReady, Reject, RemoveMember
+from cluster.bulk.master import Accept, AddMember, ChangeView, Grant, MarkReady, Reject, RemoveMember
 from cluster.bulk.packets import EmptyPacket, Header, JoinConfirm, Status, TokenGrant
 
 if TYPE_CHECKING:
@@ -116,6 +116,8 @@ class Coordinator:
                 self._announce()
             case Accept() | Reject() | RemoveMember():
                 self._announce()
+            case ChangeView():  # a process may have restarted: those that still have a message tell so again
+                self._completed.clear()
             case _:
                 pass
         for number in [number for number in self._heard if master.status(number) is not Status.PENDING]:
@@ -153,7 +155,7 @@ class Coordinator:
             if not master.voters(number):  # nobody receives it any more
                 self._propose(Reject(number))
             elif master.can_accept(number, holders) and not self._is_accepting(number):
-                self._propose(Accept(number, tuple(sorted(holders))))
+                self._propose(Accept(number, tuple(sorted(holders)), master.views))
         if any(type(entry) is Grant for entry in self._proposed):
             return
         for producer, request in self._requests.items():
@@ -162,7 +164,8 @@ class Coordinator:
                 break
 
     def _is_accepting(self, number: int) -> bool:
-        return any(type(entry) is Accept and entry.number == number for entry in self._proposed)
+        views = self._context.master.views
+        return any(type(entry) is Accept and (entry.number, entry.view) == (number, views) for entry in self._proposed)
 
     def _remove_absent(self) -> None:
         context = self._context

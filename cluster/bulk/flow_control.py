@@ -27,8 +27,10 @@ SETTLE = 3
 RELAX = 100
 RETENTION_MIN = 3
 LOSS_MAX = 1 / 12
+SAMPLE_MIN = 512  # packets of which the loss is measured: of fewer, 5 % may look like more than LOSS_MAX
 HEARTBEAT_MS_MAX = 1000
 NAK_BEATS = 3  # heartbeats after which a NAK is repeated, at least
+FIRST_BEATS = 12  # the same, as long as no repair was measured
 WAIT_S_MAX = 2.0  # the same, at most
 DOUBLINGS_MAX = 6  # of that time while nothing arrives
 REPAIR_BEATS = 4.0  # a repair that takes longer than this, after its NAK, needs a longer heartbeat
@@ -120,57 +122,57 @@ class FlowControl:
 class ReceptionMeter:
     """What a consumer measures of one message, and the parameters that it asks its producer for.
 
-    `repair_s` is the time from the first NAK for a packet to the packet, smoothed. If the packet was asked for more
-    than once it is too long rather than too short, so that a producer that answers late is not asked ever more often.
-    One sample counts as twice the mean at most: a few lost repairs change little.
+    `repair_s` is the time from the first NAK for a packet to the packet, smoothed, and `answer_s` the same for packets
+    that needed one NAK. The first is never too short, so that a producer that answers late is not asked too often.
     """
 
-    __slots__ = ("_arrived", "_deviation_s", "_lost", "_probe", "_since", "_window", "repair_s")
+    __slots__ = ("_arrived", "_lost", "_probe", "_since", "_window", "answer_s", "repair_s")
 
     def __init__(self, now: float) -> None:
         self._since = now
         self._arrived = 0
         self._lost = 0  # packets that others overtook
-        self._probe: tuple[int, float] | None = None  # a packet that was asked for, and when
+        self._probe: tuple[int, float, float] | None = None  # a packet, when it was asked for, and when to ask again
         self._window = WINDOW_ANY
         self.repair_s = 0.0
-        self._deviation_s = 0.0  # of the samples from it
+        self.answer_s = 0.0
 
     def on_packet(self, now: float, packet: int) -> None:
         self._arrived += 1
         if self._probe is not None and self._probe[0] == packet:
-            sample = now - self._probe[1]
-            if self.repair_s:
-                error = min(sample, 2 * self.repair_s) - self.repair_s
-                self.repair_s += error / 4
-                self._deviation_s += (abs(error) - self._deviation_s) / 4
-            else:
-                self.repair_s = sample
+            _, asked_at, again_at = self._probe
+            self.repair_s = _smoothed(self.repair_s, now - asked_at)
+            if now < again_at:
+                self.answer_s = _smoothed(self.answer_s, now - asked_at)
             self._probe = None
 
     def on_lost(self, packets: int) -> None:
         """So many packets are missing more than before; less than none if one was only late."""
         self._lost += packets
 
-    def on_nak(self, now: float, packet: int) -> None:
+    def on_nak(self, now: float, packet: int, again_at: float) -> None:
         """This packet is asked for, for the first time."""
         if self._probe is None:
-            self._probe = (packet, now)
+            self._probe = (packet, now, again_at)
 
     def wait_s(self, heartbeat_s: float, unanswered: int) -> float:
         """The time after which to ask again, if the last `unanswered` NAKs brought nothing."""
-        expected = max(2 * self.repair_s, self.repair_s + 4 * self._deviation_s)
+        expected = 2 * self.repair_s if self.repair_s else FIRST_BEATS * heartbeat_s
         return min(WAIT_S_MAX, max(NAK_BEATS * heartbeat_s, expected) * (1 << min(unanswered, DOUBLINGS_MAX)))
 
     def wish(self, now: float, parameters: Parameters) -> Parameters:
         """The parameters to ask for, given those of the producer."""
         beat = parameters.heartbeat_ms / 1e3
         elapsed = now - self._since
-        if elapsed >= SETTLE * beat:
+        if elapsed >= SETTLE * beat and self._arrived + self._lost >= SAMPLE_MIN:
             is_overrun = self._lost > LOSS_MAX * (self._arrived + self._lost)
             self._window = max(1, int(self._arrived * beat / elapsed)) if is_overrun else WINDOW_ANY
             self._since, self._arrived, self._lost = now, 0, 0
-        is_late = self.repair_s > REPAIR_BEATS * beat
+        is_late = self.answer_s > REPAIR_BEATS * beat
         heartbeat_ms = min(HEARTBEAT_MS_MAX, 2 * parameters.heartbeat_ms) if is_late else parameters.heartbeat_ms
         window = min(WINDOW_ANY, self._window * heartbeat_ms // parameters.heartbeat_ms)
         return Parameters(heartbeat_ms, window, parameters.retention)
+
+
+def _smoothed(mean: float, sample: float) -> float:
+    return mean + (sample - mean) / 4 if mean else sample

@@ -32,10 +32,14 @@ class Grant(msgspec.Struct, frozen=True, array_like=True, tag=1):
 
 
 class Accept(msgspec.Struct, frozen=True, array_like=True, tag=2):
-    """Accept this message if `holders`, the members that have all of its packets, are a majority now."""
+    """Accept this message if `holders`, the members that have all of its packets, are a majority now.
+
+    Void unless the primary view is still number `view`: a holder that was away may have restarted without the packets.
+    """
 
     number: int
     holders: tuple[ProcessId, ...]
+    view: int
 
 
 class Reject(msgspec.Struct, frozen=True, array_like=True, tag=3):
@@ -90,7 +94,8 @@ class Master:
     added; a slot changes from pending to accepted or rejected, once.
     """
 
-    __slots__ = ("coordinator", "granted", "joined", "next", "primary", "recent", "session", "streak", "t_cur")
+    __slots__ = ("coordinator", "granted", "joined", "next", "primary", "recent", "session", "streak", "t_cur",
+                 "views")  # fmt: skip
 
     def __init__(self, session: int) -> None:
         self.session = session
@@ -101,6 +106,7 @@ class Master:
         self.granted: dict[ProcessId, tuple[int, int]] = {}  # producer: its last request, and the number it got
         self.joined: dict[ProcessId, MemberRecord] = {}  # in the order of joining
         self.primary: tuple[ProcessId, ...] = ()
+        self.views = 0  # primary views so far
         self.coordinator: ProcessId | None = None
 
     @property
@@ -111,8 +117,8 @@ class Master:
         match entry:
             case Grant(producer, request):
                 self._grant(producer, request)
-            case Accept(number, holders):
-                if self.can_accept(number, holders):
+            case Accept(number, holders, view):
+                if view == self.views and self.can_accept(number, holders):
                     self._decide(number, Status.ACCEPTED)
             case Reject(number):
                 self._decide(number, Status.REJECTED)
@@ -234,6 +240,7 @@ class Master:
 
     def _change_view(self, members: tuple[ProcessId, ...]) -> None:
         self.primary = members
+        self.views += 1
         coordinator = min(members, default=None)
         if coordinator != self.coordinator:
             self.coordinator = coordinator

@@ -6,6 +6,7 @@ import filecmp
 import os
 import re
 import signal
+import statistics
 import subprocess
 import sys
 import time
@@ -60,9 +61,20 @@ class Transfer:
     wire: float  # bytes of all frames by those of the content
     cpu_s: float  # of all processes
     sender_cpu_s: float
-    lost: int = 0
+    lost: float = 0
     naks: int | None = None
+    absent: str = ""  # the receivers without the file
     note: str = ""
+
+
+def median(transfers: list[Transfer]) -> Transfer:
+    """The median of each figure. A receiver without the file in any run counts."""
+    figures = ("seconds", "mbit_s", "wire", "cpu_s", "sender_cpu_s", "lost")
+    found = Transfer(*(statistics.median(getattr(one, name) for one in transfers) for name in figures))
+    if all(one.naks is not None for one in transfers):
+        found.naks = int(statistics.median(one.naks or 0 for one in transfers))
+    found.absent = " ".join(one.absent for one in transfers if one.absent)
+    return found
 
 
 @dataclass
@@ -121,9 +133,11 @@ class Run:
             if not self.has(name, file) or not filecmp.cmp(self.place / name / file, self.content, shallow=False)
         ]
         size = self.content.stat().st_size
-        note = f"not at {' '.join(wrong)}" if wrong else ""
+        absent = f"not at {' '.join(wrong)}" if wrong else ""
+        for name in wrong:
+            print(f"{name}: {self.log(name)[-500:]}")
         cpu = sum(self.cpu.values())
-        return Transfer(seconds, 8e-6 * size / seconds, wire_bytes / size, cpu, self.cpu[SENDER], note=note)
+        return Transfer(seconds, 8e-6 * size / seconds, wire_bytes / size, cpu, self.cpu[SENDER], absent=absent)
 
 
 def bulk(network: BulkNetwork, content: Path, place: Path) -> Transfer:
@@ -149,14 +163,15 @@ def bulk(network: BulkNetwork, content: Path, place: Path) -> Transfer:
         raise RuntimeError(run.log(SENDER))
     run.end(SENDER)
     for name in network.receivers:
-        wait_for(lambda name=name: " NAKs" in run.log(name), f"{name} to have the file")  # type: ignore[misc]
+        wait_for(lambda name=name: re.search(r" NAKs|were missed", run.log(name)), f"{name} to have the file")  # type: ignore[misc]
     run.stop_all()
     found = run.measure(float(told[1]), wire_bytes, content.name)
     found.lost = lost
-    found.naks = sum(int(re.findall(r"(\d+) NAKs", run.log(name))[-1]) for name in network.receivers)
+    told_naks = [re.findall(r"(\d+) NAKs", run.log(name)) for name in network.receivers]
+    found.naks = sum(int(one[-1]) for one in told_naks if one)
     overruns = sum(network.overruns().values())
     again = re.findall(r"\d+ packets sent again", run.log(SENDER))
-    found.note += f"group {group_bytes / content.stat().st_size:.3f}, {overruns} overruns, {' '.join(again)}"
+    found.note = f"group {group_bytes / content.stat().st_size:.3f}, {overruns} overruns, {' '.join(again)}"
     return found
 
 

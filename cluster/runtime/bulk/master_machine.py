@@ -29,6 +29,7 @@ class MasterState(msgspec.Struct, array_like=True):
     joined: list[tuple[ProcessId, MemberRecord]]
     primary: tuple[ProcessId, ...]
     coordinator: ProcessId | None
+    views: int
 
 
 _decode_entry = msgspec.msgpack.Decoder(Entry).decode
@@ -71,7 +72,7 @@ class MasterMachine:
         return _encode(
             MasterState(
                 master.session, master.t_cur, master.streak, master.next, master.recent, list(master.granted.items()),
-                list(master.joined.items()), master.primary, master.coordinator,
+                list(master.joined.items()), master.primary, master.coordinator, master.views,
             )
         )  # fmt: skip
 
@@ -80,7 +81,7 @@ class MasterMachine:
         found = _decode_state(state)
         copy = Master(self.master.session)
         copy.t_cur, copy.streak, copy.next, copy.recent = found.t_cur, found.streak, found.next, found.recent
-        copy.primary, copy.coordinator = found.primary, found.coordinator
+        copy.primary, copy.coordinator, copy.views = found.primary, found.coordinator, found.views
         copy.granted, copy.joined = dict(found.granted), dict(found.joined)
         self._fill(copy)
 

@@ -54,11 +54,23 @@ def test_an_acceptance_is_ordered_before_it_is_announced() -> None:
     assert proposed(single) == []
     single.receive(C, Complete(single.header(), 4))
     effects = single.take()
-    assert [effect.entry for effect in effects if isinstance(effect, Propose)] == [Accept(4, (B, C))]
+    assert [effect.entry for effect in effects if isinstance(effect, Propose)] == [Accept(4, (B, C), 1)]
     headers = [effect.packet.header for effect in effects if hasattr(effect, "packet")]
     assert all(header.recent[0].status is Status.PENDING for header in headers)
-    single.apply(Accept(4, (B, C)))
+    single.apply(Accept(4, (B, C), 1))
     assert [empty.header.recent[0].status for empty in single.sent(EmptyPacket)] == [Status.ACCEPTED]
+
+
+def test_votes_do_not_survive_a_change_of_the_view() -> None:
+    """A member that restarted has the same name and not the message: those that still have it tell so again."""
+    single = granted()
+    single.receive(B, Complete(single.header(), 4))
+    single.apply(ChangeView((A, C)))
+    single.apply(ChangeView((A, B, C)))
+    single.receive(C, Complete(single.header(), 4))
+    assert proposed(single) == []
+    single.receive(B, Complete(single.header(), 4))
+    assert proposed(single) == [Accept(4, (B, C), 3)]
 
 
 def test_a_proposal_is_repeated_only_after_a_while() -> None:

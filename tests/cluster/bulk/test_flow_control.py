@@ -99,45 +99,62 @@ def received(arrived: int, lost: int) -> ReceptionMeter:
 
 
 def test_a_consumer_that_loses_much_asks_for_the_window_that_it_took() -> None:
-    meter = received(60, 60)
+    meter = received(600, 600)
     assert meter.wish(0.03, PARAMETERS).window == WINDOW_ANY  # nothing is measured yet
-    assert meter.wish(0.06, PARAMETERS).window == 20
-    assert meter.wish(0.07, PARAMETERS).window == 20
-    assert meter.wish(0.13, PARAMETERS).window == WINDOW_ANY  # nothing was lost since
+    assert meter.wish(0.06, PARAMETERS).window == 200
+    assert meter.wish(0.13, PARAMETERS).window == 200
+    for at in range(600):
+        meter.on_packet(0.15, at)
+    assert meter.wish(0.16, PARAMETERS).window == WINDOW_ANY  # nothing was lost since
+
+
+def test_the_loss_of_a_few_packets_is_no_measurement() -> None:
+    assert received(60, 60).wish(0.06, PARAMETERS).window == WINDOW_ANY
 
 
 def test_a_consumer_that_loses_single_packets_asks_for_nothing() -> None:
-    assert received(95, 5).wish(0.06, PARAMETERS).window == WINDOW_ANY
+    assert received(950, 50).wish(0.06, PARAMETERS).window == WINDOW_ANY
 
 
-def test_a_consumer_asks_for_a_longer_heartbeat_when_repairs_are_late() -> None:
+def test_a_consumer_asks_for_a_longer_heartbeat_when_answers_are_late() -> None:
     meter = ReceptionMeter(0.0)
-    meter.on_nak(1.0, 7)
+    meter.on_nak(1.0, 7, 2.0)
     meter.on_packet(1.1, 6)
-    assert meter.repair_s == 0.0
+    assert meter.answer_s == 0.0
     meter.on_packet(1.2, 7)
-    assert meter.repair_s == pytest.approx(0.2)
+    assert meter.answer_s == pytest.approx(0.2)
     assert meter.wish(30.0, PARAMETERS).heartbeat_ms == 40
     assert meter.wish(30.0, Parameters(80, 256, 12)).heartbeat_ms == 80
     for at in range(20):
-        meter.on_nak(2.0 + at, at)
+        meter.on_nak(2.0 + at, at, 3.0 + at)
         meter.on_packet(2.01 + at, at)
     assert meter.wish(30.0, PARAMETERS).heartbeat_ms == 20
 
 
-def test_a_nak_is_repeated_sooner_while_others_are_answered() -> None:
-    """A transfer that loses repairs too must not wait ever longer: only silence doubles the time."""
+def test_a_repair_that_was_lost_is_no_late_answer() -> None:
     meter = ReceptionMeter(0.0)
-    assert meter.wait_s(0.02, 0) == pytest.approx(0.06)
+    meter.on_nak(1.0, 7, 1.1)
+    meter.on_packet(1.3, 7)
+    assert meter.repair_s == pytest.approx(0.3)
+    assert meter.wish(30.0, PARAMETERS).heartbeat_ms == 20
+
+
+def test_the_time_to_the_next_nak_follows_repairs() -> None:
+    """Lost repairs must not make it ever longer. Only silence doubles it."""
+    meter = ReceptionMeter(0.0)
+    assert meter.wait_s(0.02, 0) == pytest.approx(0.24)
     for at in range(200):  # every tenth repair is lost once, and comes after the second NAK
-        meter.on_nak(at, at)
+        meter.on_nak(at, at, at + 0.1)
         meter.on_packet(at + (0.04 if at % 10 else 0.16), at)
     assert 0.08 <= meter.wait_s(0.02, 0) < 0.16
     assert meter.wait_s(0.02, 2) == pytest.approx(4 * meter.wait_s(0.02, 0))
     assert meter.wait_s(0.02, 99) == WAIT_S_MAX
+    meter.on_nak(300.0, 300, 300.1)
+    meter.on_packet(301.0, 300)  # the producer is slow now
+    assert meter.wait_s(0.02, 0) > 0.5
 
 
 def test_a_packet_that_was_only_late_is_no_loss() -> None:
-    meter = received(60, 60)
-    meter.on_lost(-60)
+    meter = received(600, 600)
+    meter.on_lost(-600)
     assert meter.wish(0.06, PARAMETERS).window == WINDOW_ANY

@@ -19,7 +19,7 @@ def web(*, with_state: bool = False) -> Master:
 
 
 def accept(master: Master, number: int) -> None:
-    master.apply(Accept(number, (A, B)))
+    master.apply(Accept(number, (A, B), master.views))
 
 
 def test_tokens_have_consecutive_numbers_and_are_pending() -> None:
@@ -74,10 +74,21 @@ def test_a_decision_is_final() -> None:
 def test_a_message_is_accepted_only_with_a_majority_of_copies() -> None:
     master = web()
     master.apply(Grant(A, 1))
-    master.apply(Accept(4, (A,)))
+    master.apply(Accept(4, (A,), master.views))
     assert master.status(4) is Status.PENDING
-    master.apply(Accept(4, (A, C)))
+    master.apply(Accept(4, (A, C), master.views))
     assert master.status(4) is Status.ACCEPTED
+
+
+def test_an_acceptance_of_an_earlier_view_is_void() -> None:
+    """The order may deliver it late: a holder that was away may have restarted without the message."""
+    master = web()
+    master.apply(Grant(A, 1))
+    before = master.views
+    master.apply(ChangeView((A, C)))
+    master.apply(ChangeView((A, B, C)))
+    master.apply(Accept(4, (A, B), before))
+    assert master.status(4) is Status.PENDING
 
 
 def test_who_joined_later_has_no_vote() -> None:
@@ -99,7 +110,7 @@ def test_a_member_that_waits_to_join_again_has_no_vote() -> None:
     master.apply(AddMember(B, 2, with_state=False))
     assert master.joined[B].attempt == 1  # no room
     assert master.voters(4) == {A}
-    master.apply(Accept(4, (A,)))
+    master.apply(Accept(4, (A,), master.views))
     master.apply(AddMember(B, 2, with_state=False))
     assert (master.joined[B].attempt, master.voters(master.next)) == (2, {A, B})
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import time
 from concurrent.futures import ThreadPoolExecutor
 from signal import SIGKILL
 from typing import TYPE_CHECKING, Any
@@ -16,8 +15,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tests.support.nodes import RunningNode
-
-HTTP_S = 1.0  # the longest that a request may take while nodes fail
 
 
 def multicast(node: RunningNode) -> dict[str, Any]:
@@ -67,13 +64,9 @@ def test_the_service_continues_when_the_coordinator_dies_during_a_transfer(tmp_p
             publishing = pool.submit(publish, c, site)
             wait_for(lambda: multicast(b)["receiving"] > 1_000_000 or None, "the transfer")
             a.stop(SIGKILL)
-            slowest = 0.0
-            while not publishing.done():
-                for node in (b, c):
-                    began = time.monotonic()
-                    assert node.get("/").body == b"page one"
-                    slowest = max(slowest, time.monotonic() - began)
-            assert slowest < HTTP_S
+            for node in (b, c):  # how fast they answer is measured by `./dev campaign multicast`
+                assert node.get("/").body == b"page one"
+            assert not publishing.done()
             assert publishing.result()["number"] == 2
         for node in (b, c):
             serves(node, 2)

@@ -26,14 +26,14 @@ RECORD = master.MemberRecord(9, 2, (A, B), A, is_ready=True)
 
 ENTRIES: list[master.Entry] = [
     master.Grant(B, 70_000),
-    master.Accept(6, (A, B)),
+    master.Accept(6, (A, B), 70_000),
     master.Reject(6),
     master.AddMember(B, 1_700_000_000_000, True),
     master.MarkReady(B, 2),
     master.RemoveMember(B, 2),
     master.ChangeView((A, B)),
 ]
-STATE = MasterState(7, 2, 1, 3, list(RECENT), [(B, (70_000, 2))], [(B, RECORD)], (A, B), A)
+STATE = MasterState(7, 2, 1, 3, list(RECENT), [(B, (70_000, 2))], [(B, RECORD)], (A, B), A, 9)
 PACKETS: list[packets.ControlPacket] = [
     packets.EmptyPacket(HEADER, 2, 3, False),
     packets.Nak(HEADER, 2, ((1, 4), (70_000, 70_001))),
