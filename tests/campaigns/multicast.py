@@ -14,6 +14,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -30,6 +31,7 @@ NAMES = ("n1", "n2", "n3")
 GROUP = "239.255.71.10:7200%eth0"
 HTTP_S = 1.0
 TRANSFER_S = 120.0
+WATCH_S = 4.0  # after the fault, at least: the group notices it within this time
 
 # Requests to each address, one after the other, until the standard input ends. Prints the longest time and the number
 # of requests and of failures.
@@ -106,7 +108,9 @@ class Round:
         wait_for(lambda: self.multicast(watched)["receiving"] > 1_000_000 or None, "the transfer", 60)
         with self.visitors(remaining) as visitors:
             fault(self)
+            enough = time.monotonic() + WATCH_S
             code = publishing.wait(TRANSFER_S)
+            time.sleep(max(0.0, enough - time.monotonic()))
             out, _ = visitors.communicate("", timeout=60)
         self.spaces.heal()
         found = json.loads(out)

@@ -23,14 +23,7 @@ BULK_MUTANTS: tuple[Mutant, ...] = (
         "        is_new = request > self.granted.get(producer, (0, 0))[0]",
         "        is_new = request >= self.granted.get(producer, (0, 0))[0]",
         "one message gets two numbers, one of which nobody uses",
-        shown_by=13,
-    ),
-    Mutant(
-        "an earlier process replaces a later one", MASTER,
-        "        is_new = all(attempt > one.attempt for p, one in self.joined.items() if p.name == member.name)",
-        "        is_new = member not in self.joined or attempt > self.joined[member].attempt",
-        "a delayed request to join removes the running process",
-        shown_by=50,
+        shown_by=32,
     ),
     Mutant(
         "the state comes from a process that has none", MASTER,
@@ -126,7 +119,7 @@ BULK_MUTANTS: tuple[Mutant, ...] = (
         "                elif context.knowledge.is_lost(number):",
         "                elif False:",
         "a producer that was cut off never sends again",
-        shown_by=13,
+        shown_by=50,
     ),
     # ---- the consumer
     Mutant(
@@ -148,7 +141,7 @@ BULK_MUTANTS: tuple[Mutant, ...] = (
         "                return\n",
         "            elif knowledge.is_lost(number):\n                self._drop(number)\n",
         "a member that missed a status passes over the message",
-        shown_by=13,
+        shown_by=47,
     ),
     Mutant(
         "no NAK without a gap", CONSUMER,
@@ -181,7 +174,7 @@ BULK_MUTANTS: tuple[Mutant, ...] = (
         "        if context.me not in members:",
         "        if False:",
         "a process delivers messages of a web that it is not in",
-        shown_by=4,
+        shown_by=14,
     ),
     Mutant(
         "forgets what it reported when it joins again", CONSUMER,

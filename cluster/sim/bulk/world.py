@@ -102,6 +102,7 @@ class BulkWorld:
         self.sides: list[set[str]] = [set(self.nodes)]
         self.primary: tuple[ProcessId, ...] = ()
         self.log: list[Entry] = []
+        self.fallen: dict[ProcessId, MemorySpool] = {}  # what processes had that crashed in the present primary view
         self.truth = Master(SESSION)
         self.spec = AtomicMulticastSpec()
         self.sometimes: dict[str, int] = {}
@@ -132,6 +133,7 @@ class BulkWorld:
                 self.count("the coordinator crashed")
             if node.process.producer.current is not None:
                 self.count("a producer crashed with a message")
+            self.fallen.setdefault(node.id, node.spool)
             node.process = None
             node.in_primary = False
             node.sends_left = inf
@@ -204,6 +206,8 @@ class BulkWorld:
         self.say(f"{self.now:8.3f} order: {entry}")
         before = self.truth.next, self.truth.t_cur
         pending = [number for number, _ in self.truth.pending()]
+        if type(entry) is ChangeView:
+            self.fallen.clear()
         self.log.append(entry)
         self.truth.apply(entry)
         self.spec.ordered(self.truth)
@@ -226,9 +230,11 @@ class BulkWorld:
             self.events.after(0.0, self._ambush, entry.producer.name)
 
     def _check_copies(self, number: int) -> None:
+        """A process that crashed in this view counts: such crashes, of a minority, are what the message survives."""
         content = self.spec.sent[number][1]
         voters = self.truth.voters(number)
-        having = [node for node in self.nodes.values() if node.id in voters and node.spool.content(number) == content]
+        spools = {node.id: node.spool for node in self.nodes.values()} | self.fallen
+        having = [member for member in voters if member in spools and spools[member].content(number) == content]
         self.spec.accept(number, len(having), len(voters))
 
     def _ambush(self, name: str) -> None:

@@ -23,6 +23,7 @@ SEEDS = range(60)
 FAILED_ONCE = (1954, 3_000_000, 5_000_086)
 PARTS = 2
 MUTANT_SEEDS = 3
+LONG_S = 60.0  # virtual
 JOINED_S = 0.5  # after this time all processes are members, without faults
 SENDS_MIN = 40  # packets that the coordinator sends in the enumerated run, at least
 
@@ -93,6 +94,24 @@ def test_the_coordinator_crashes_at_every_packet(with_state: bool) -> None:
         assert outcome.failure is None, f"crash at packet {sends}: {outcome.failure.text}"
         sends += 1
     assert sends > SENDS_MIN
+
+
+def test_a_long_lossy_transfer_reaches_all() -> None:
+    """Seven receivers join again only if they must: each of them sends many NAKs that are answered."""
+    world = BulkWorld(0, "abcdefgh", loss=0.05)
+    world.events.handled_max *= 4
+    for node in world.nodes.values():
+        assert node.process is not None
+        node.process.context.room = 2048
+    world.events.run_until(1.0)
+    world.send("a", 4000, 0.0)
+    while not world.nodes["a"].outcomes:
+        world.events.run_until(world.now + 0.1)
+        assert world.now < LONG_S
+    world.come_to_rest()
+    assert "a member fell behind" not in world.sometimes
+    number = next(iter(world.spec.sent))
+    assert [member for member, history in world.spec.histories.items() if number not in history.delivered] == []
 
 
 @pytest.mark.long
