@@ -1,7 +1,7 @@
 """Sums by slot, policy, view, node and class: the base of nearly all other tables.
 
-Only sums and maxima: Spark computes these in generated code, without objects per group. A key may have several rows;
-every reader adds them up.
+Only sums and maxima: Spark computes these in generated code, without objects per group, and the sums of parts of a log
+add up to those of the whole log. A key may have several rows; every reader adds them up.
 Neighbours: ``line_scan`` computes them in one pass over the lines; ``window_parts`` groups them into windows on the
 driver.
 """
@@ -37,6 +37,7 @@ SLOT_ROW = (
     "slot", "policy", "scope", "class", "served", "denied", "expired", "failed", "gave_up", "refused", "sent_bytes",
     "waited", "size_max", "wait_ms_max", "resource", _WORK, "work_max", *_MASKS,
 )  # fmt: skip
+KEYS = ("slot", "policy", "view", "node", "class", "cause", "file", "resource")
 BINS = 50  # of a slot
 
 
@@ -111,6 +112,25 @@ def backlog(limits: AnalysisLimits) -> dict[str, Column]:
 
 def _slow(limit_ms: int) -> str:
     return f"slow_{limit_ms}"
+
+
+def schema(responses_ms: Sequence[int]) -> str:
+    """The schema of ``LineScan.slots``."""
+    keys = ["slot long", *(f"{name} string" for name in KEYS[1:-1])]
+    counts = [f"{name} long" for name in ("lines", *_SUMS, *map(_slow, responses_ms))]
+    of_pools = ["resource string", f"{_WORK} double", "work_max double", *(f"{name} long" for name in _MASKS)]
+    return ", ".join([*keys, *counts, "size_max long", "wait_ms_max double", *of_pools])
+
+
+def added_up(of_slots: DataFrame, responses_ms: Sequence[int]) -> DataFrame:
+    """Adds up the sums of several parts of a log; a limit that a part lacks was not in force there."""
+    names = ("lines", *_SUMS, *map(_slow, responses_ms))
+    return of_slots.groupBy(*KEYS).agg(
+        *(f.coalesce(f.sum(name), f.lit(0)).alias(name) for name in names),
+        *(f.max(name).alias(name) for name in _MAXIMA),
+        f.sum(_WORK).alias(_WORK),
+        *(f.bit_or(name).alias(name) for name in _MASKS),
+    )
 
 
 class Survey(NamedTuple):

@@ -5,14 +5,14 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from qosweb.analytics.spark.progress import StepProgress
+from qosweb.analytics.spark.progress import Progress
 
 if TYPE_CHECKING:
     import pytest
 
 
 def test_each_step_is_a_line(capsys: pytest.CaptureFixture[str]) -> None:
-    progress = StepProgress(quiet=False)
+    progress = Progress(quiet=False)
     progress.show_step("starting")
     progress.show_step("judging")
     said = capsys.readouterr().err
@@ -22,5 +22,5 @@ def test_each_step_is_a_line(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_quiet(capsys: pytest.CaptureFixture[str]) -> None:
-    StepProgress(quiet=True).show_step("starting")
+    Progress(quiet=True).show_step("starting")
     assert capsys.readouterr().err == ""
