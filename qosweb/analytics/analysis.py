@@ -3,7 +3,7 @@
 All sums come from a single pass over the lines, which skips the text of bad lines. The lines are read again only for
 queries about single lines (evidence of a violation, bad lines, accessed pages), and where a policy that appears late in
 the logs has a response time that the first pass did not know.
-Neighbours: ``findings`` judges; ``follow`` repeats the analysis for growing logs.
+Neighbours: ``findings`` judges; ``follow.stream`` does the same for growing logs.
 """
 
 from __future__ import annotations
@@ -11,20 +11,20 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
-from pyspark.sql import functions as f
-
-from qosweb.analytics.errors import NoRequestsError
 from qosweb.analytics.findings import Findings, Gathered, conclude, outside, policies_of
 from qosweb.analytics.read import line_queries, policies, slot_sums, sources, tables
 from qosweb.analytics.read.line_scan import LineScan
 from qosweb.analytics.read.log_lines import event_in, narrow, read_lines, requests
+from qosweb.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from pyspark.sql import DataFrame, SparkSession
 
-    from qosweb.analytics.read.rows import AnalysisRequest, LogEvent
+    from qosweb.analytics.judge.situations import AccessTimes
+    from qosweb.analytics.read.policies import LoggedPolicy
+    from qosweb.analytics.read.rows import AnalysisLimits, AnalysisRequest, LogEvent
 
 
 def analyse(
@@ -34,14 +34,14 @@ def analyse(
     bad_folder: str | None = None,
     on_findings: Callable[[Findings], None] = lambda _: None,
 ) -> Findings:
-    """Analyses logs.
+    """Analyses complete logs.
 
     ``show_step`` shows the current step. ``on_findings`` gets the findings early (see ``conclude``). Bad lines are
     written to ``bad_folder``.
     """
     limits = request.limits
     show_step("reading the lines")
-    all_lines = _lines(spark, request, with_text=False)
+    all_lines = narrow(read_lines(spark, request.sources, with_text=False), request.response)
     scan, events = _scan_lines(all_lines, request, show_step)
     lines, of_slots = requests(all_lines), scan.slots()
     try:
@@ -52,13 +52,13 @@ def analyse(
             seen = slot_sums.survey(of_slots, limits)
             if seen.bad:
                 show_step("classifying bad lines")
-                all_lines = _lines(spark, request)
+                all_lines = narrow(read_lines(spark, request.sources), request.response)
                 seen = seen._replace(bad=line_queries.bad_lines(all_lines))
             if not seen.requests:
                 if seen.bad and bad_folder:
                     line_queries.write_bad_lines(all_lines, bad_folder)
                 cause = f" ({seen.bad[0][2]} lines: {seen.bad[0][1]}, in {seen.bad[0][0]})" if seen.bad else ""
-                raise NoRequestsError(f"no request could be read from the logs{cause}")
+                raise UsageError(f"no request could be read from the logs{cause}")
             gathered = Gathered(
                 events,
                 of_slots,
@@ -68,7 +68,7 @@ def analyse(
                 lambda broken: line_queries.samples(
                     spark, lines, broken, limits, request.response, sorted(outside(events))
                 ),
-                lambda policy: line_queries.accesses(spark, lines, policy, limits),
+                lambda policy: _accesses(spark, lines, policy, limits),
             )
             findings = conclude(gathered, seen, request, show_step, on_findings)
         if seen.bad and bad_folder:
@@ -79,12 +79,14 @@ def analyse(
         scan.kept.unpersist()
 
 
-def _lines(spark: SparkSession, request: AnalysisRequest, *, with_text: bool = True) -> DataFrame:
-    lines = narrow(read_lines(spark, request.sources, with_text=with_text), request.response)
-    if request.before_s is None:
-        return lines
-    is_request = f.col("event").isNull() & f.col("cause").isNull()
-    return lines.where(~is_request | (f.col("at") < request.before_s))
+def _accesses(
+    spark: SparkSession, lines: DataFrame, policy: LoggedPolicy, limits: AnalysisLimits
+) -> Mapping[int, AccessTimes] | None:
+    """Access times by page set; None if there are too many pages, then rules on accesses are not judged."""
+    try:
+        return line_queries.collect_accesses(line_queries.query_accesses(spark, lines, policy, limits), policy)
+    except UsageError:
+        return None
 
 
 def _scan_lines(

@@ -6,11 +6,10 @@ import json
 import re
 import sys
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from qosweb.analytics.errors import AnalyticsUnavailableError, NoRequestsError
+from qosweb.analytics.errors import AnalyticsUnavailableError
 from qosweb.analytics.read import policies, sources
 from qosweb.analytics.read.rows import NOT_TESTED, VIOLATED, AnalysisLimits, AnalysisRequest
 from qosweb.analytics.spark.progress import Progress
@@ -62,11 +61,14 @@ def analyze(arguments: argparse.Namespace) -> int:
     found = _sources(arguments)
     out = _folder(arguments.out) if arguments.out else None
     request = AnalysisRequest(found, spec, limits, arguments.response)
-    pace = _pace(arguments) if arguments.follow else None
+    if arguments.follow and out:
+        from qosweb.analytics.follow.checkpoint import check_fixed, locked
+
+        _pace(arguments)
+        with locked(_checkpoint(arguments, out)):  # fail before Spark is started
+            check_fixed(_checkpoint(arguments, out), request)
     with _spark(arguments, found) as (spark, progress):
-        if pace and out:
-            request = _follow(spark, request, arguments, out, progress, *pace)
-        findings = _once(spark, request, arguments, out, progress)
+        findings = (_follow if arguments.follow else _once)(spark, request, arguments, out, progress)
     return _write_report(findings, arguments, out)
 
 
@@ -147,14 +149,14 @@ def exit_code(findings: Findings, *, strict: bool) -> int:
 
 def _sources(arguments: argparse.Namespace) -> sources.Sources:
     """The logs to read. Raises UsageError for logs that cannot be read with these options."""
-    if arguments.follow and not arguments.out:
-        raise UsageError("--follow rewrites its report: name a folder for it with --out")
-    try:
+    if not arguments.follow:
         return sources.find(arguments.logs, arguments.format)
-    except NoRequestsError:
-        if arguments.follow:  # there will be lines later
-            return sources.Sources()
-        raise
+    if not arguments.out:
+        raise UsageError("--follow rewrites its report: name a folder for it with --out")
+    if arguments.format not in (None, "json") or arguments.keep_lines:
+        raise UsageError("--follow reads JSON lines only: it cannot be combined with --format or --keep-lines")
+    sources.check_growing(arguments.logs)
+    return sources.Sources(json=tuple(str(path) for path in sources.growing(arguments.logs)))
 
 
 def _once(
@@ -188,27 +190,25 @@ def _follow(
     spark: SparkSession,
     request: AnalysisRequest,
     arguments: argparse.Namespace,
-    out: Path,
+    out: Path | None,
     progress: Progress,
-    every_s: float,
-    late_s: float,
-) -> AnalysisRequest:
-    """Reports on closed windows until Ctrl-C. Returns the request for the last report."""
-    from qosweb.analytics.follow import follow, stop_signals
-    from qosweb.analytics.report.json_report import write_report
-    from qosweb.analytics.report.terminal import clock
+) -> Findings:
+    from qosweb.analytics.follow.follower import follow
+    from qosweb.analytics.report.terminal import show
 
-    def find_sources() -> sources.Sources:
-        return sources.find(arguments.logs, arguments.format)
+    assert out is not None
+    every_s, late_s = _pace(arguments)
+    checkpoint = _checkpoint(arguments, out)
+    findings = follow(
+        spark, request, arguments.logs, out, checkpoint, every_s=every_s, late_s=late_s, show_step=progress.show_step
+    )
+    if not arguments.json:
+        show(findings)
+    return findings
 
-    def publish(findings: Findings) -> None:
-        write_report(findings, out, refresh_s=max(1, round(every_s)))
-        progress.show_step(f"{findings.outcome}: {findings.lines} lines, judged until {clock(findings.end_s)} UTC")
 
-    progress.show_step("following; Ctrl-C ends it")
-    with stop_signals() as stop:
-        follow(spark, request, find_sources, publish, stop, every_s=every_s, late_s=late_s)
-    return replace(request, sources=find_sources())
+def _checkpoint(arguments: argparse.Namespace, out: Path) -> Path:
+    return Path(arguments.checkpoint).absolute() if arguments.checkpoint else out / "checkpoint"
 
 
 def _pace(arguments: argparse.Namespace) -> tuple[float, float]:

@@ -54,6 +54,7 @@ examples:
     judging.add_argument("--skip", metavar="TIME", default="0s", help="do not judge the beginning of the log (0s)")
     growing = parser.add_argument_group("growing logs")
     growing.add_argument("--follow", action="store_true", help="judge windows as they close, until Ctrl-C; needs --out")
+    growing.add_argument("--checkpoint", metavar="DIR", help="state for a restart (default: checkpoint in --out)")
     growing.add_argument("--every", metavar="TIME", default="5s", help="interval between reads of the logs (5s)")
     growing.add_argument("--late", metavar="TIME", default="30s", help="how late a line may arrive (30s)")
     spark = parser.add_argument_group("Spark")

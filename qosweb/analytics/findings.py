@@ -3,7 +3,7 @@
 The order: events (members, policies), then verdicts, which the driver computes from the sums by slot, a bounded number
 of rows at a time (``ROWS_AT_ONCE``), then the tables. So the memory of the driver is bounded by the size of the report,
 not by the length of the log.
-Neighbours: ``analysis`` supplies the sums.
+Neighbours: ``analysis`` supplies the sums of complete logs, ``follow.stream`` those of growing logs.
 """
 
 from __future__ import annotations

@@ -15,6 +15,7 @@ from qosweb.analytics.read.line_scan import with_names
 from qosweb.analytics.read.log_lines import OF_EVENTS
 from qosweb.analytics.read.policies import EVERY
 from qosweb.analytics.read.slot_sums import ENDED, TOO_MANY, has_given_up
+from qosweb.errors import UsageError
 from qosweb.http.hosts import parse_host
 
 if TYPE_CHECKING:
@@ -55,10 +56,8 @@ class DuplicateEnds(NamedTuple):
     named: int  # lines that end a request and have its rid; without any the rule cannot be tested
 
 
-def accesses(
-    spark: SparkSession, lines: DataFrame, policy: LoggedPolicy, limits: AnalysisLimits
-) -> dict[int, AccessTimes] | None:
-    """First and last access to the pages of ``accessed(...)`` in each slot, by page set; None: too many pages.
+def query_accesses(spark: SparkSession, lines: DataFrame, policy: LoggedPolicy, limits: AnalysisLimits) -> DataFrame:
+    """First and last access to the pages of ``accessed(...)``, by policy, page set and slot.
 
     The language's own matcher assigns pages to sets.
     """
@@ -67,7 +66,7 @@ def accesses(
         asked = asked.where(f.col("policy") == policy.name)
     pages = asked.select("host", "path").distinct().limit(PAGES_MAX + 1).collect()
     if len(pages) > PAGES_MAX:
-        return None
+        raise UsageError(f"the log has more than {PAGES_MAX} pages; rules with accessed(...) cannot be judged")
     matcher = policy.matcher()
     watched = [
         (row["host"], row["path"], number)
@@ -76,9 +75,17 @@ def accesses(
     ]
     table = spark.createDataFrame(watched, "host string, path string, pages int")
     slot = f.floor(f.col("ts") / limits.slot_s).alias("slot")
-    of_slots = asked.join(f.broadcast(table), ["host", "path"]).groupBy("pages", slot)
+    return (
+        asked.join(f.broadcast(table), ["host", "path"])
+        .groupBy(f.lit(policy.name).alias("policy"), "pages", slot)
+        .agg(f.min("ts").alias("first"), f.max("ts").alias("last"))
+    )
+
+
+def collect_accesses(found: DataFrame, policy: LoggedPolicy) -> dict[int, AccessTimes]:
+    """Collects the result of ``query_accesses``, by page set."""
     times: dict[int, list[tuple[float, float]]] = {number: [] for number in policy.watched_sets()}
-    for row in of_slots.agg(f.min("ts").alias("first"), f.max("ts").alias("last")).collect():
+    for row in found.where(f.col("policy") == policy.name).collect():
         times[row["pages"]].append((row["first"], row["last"]))
     return {number: AccessTimes(of_pages) for number, of_pages in times.items()}
 

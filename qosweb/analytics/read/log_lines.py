@@ -4,7 +4,7 @@
 written to the folder of bad lines, never dropped silently. A request counts at the time of its decision, ``ts`` plus
 its wait, which puts served and denied requests on one time axis. No Python code runs per row. Requests and events are
 read in one pass. Fields that only events have are read as text, so that a request with such a field stays valid.
-Neighbours: ``sources`` finds the files, ``slot_sums`` aggregates the lines.
+Neighbours: ``sources`` finds the files, ``slot_sums`` aggregates the lines, ``log_tail`` copies those of growing logs.
 """
 
 from __future__ import annotations
@@ -134,6 +134,13 @@ def requests(lines: DataFrame) -> DataFrame:
     return lines.where(f.col("event").isNull() | f.col("cause").isNotNull()).drop("event", *OF_EVENTS)
 
 
+def events(lines: DataFrame) -> list[LogEvent]:
+    """All events, in no order; if there are more than ``EVENTS_MAX``, one more than that."""
+    told = lines.where(f.col("event").isNotNull() & f.col("ts").isNotNull() & f.col("cause").isNull())
+    rows = told.select("event", *_OF_ALL, *OF_EVENTS).limit(EVENTS_MAX + 1).collect()
+    return [_event(row.asDict()) for row in rows]
+
+
 def _event(row: Mapping[str, Any]) -> LogEvent:
     """Makes an event from its time and the texts of all other fields."""
     return LogEvent(
@@ -145,13 +152,13 @@ def _event(row: Mapping[str, Any]) -> LogEvent:
     )  # fmt: skip
 
 
-def without_copies(events: Iterable[LogEvent]) -> list[LogEvent]:
-    """Drops repeated events whose original, or another copy, is among the events.
+def without_copies(events: Iterable[LogEvent], known: Iterable[LogEvent] = ()) -> list[LogEvent]:
+    """Drops repeated events whose original, or another copy, is among the events or already ``known``.
 
     Every new log file begins with copies of the events in force.
     """
     events = list(events)
-    seen = {event for event in events if not event.repeated}
+    seen = {event for event in events if not event.repeated} | {event._replace(repeated=False) for event in known}
     kept = []
     for event in events:
         original = event._replace(repeated=False)

@@ -145,7 +145,6 @@ class AnalysisRequest:
     spec: LoggedPolicy | None = None
     limits: AnalysisLimits = field(default_factory=AnalysisLimits)
     response: str = "service"
-    before_s: float | None = None  # leaves out requests decided at this time or later
 
 
 class EvidenceQuery(NamedTuple):

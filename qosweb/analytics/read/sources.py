@@ -12,11 +12,10 @@ import zlib
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from qosweb.analytics.errors import NoRequestsError
 from qosweb.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
 FORMATS = ("json", "combined", "parquet")
 FILES_MAX = 100_000
@@ -24,6 +23,7 @@ HEADS_MAX = 1000  # files
 SMALL = 64 << 20  # bytes of logs
 _PARQUET_MARK = b"PAR1"
 _HEAD = 1 << 16
+_COMPLETE = (".gz", ".parquet")
 
 
 class Sources(NamedTuple):
@@ -46,10 +46,40 @@ def find(names: list[str], form: str | None = None) -> Sources:
                 found[kind].append(str(file.absolute()))
     sources = Sources(*(tuple(dict.fromkeys(found[one])) for one in FORMATS))
     if not any(sources):
-        raise NoRequestsError(f"{names[0]}: no log lines found; expected JSON lines, the combined format, or Parquet")
+        raise UsageError(f"{names[0]}: no log lines found; expected JSON lines, the combined format, or Parquet")
     if sum(map(len, sources)) > FILES_MAX:
         raise UsageError(f"{sum(map(len, sources))} files; at most {FILES_MAX} can be read at once")
     return sources
+
+
+def growing(names: Sequence[str]) -> list[Path]:
+    """The logs that may grow; compressed and Parquet files are complete and excluded."""
+    found: dict[Path, None] = {}
+    for name in names:
+        path = Path(name.removeprefix("file://")).absolute()
+        if path.is_dir():
+            files = _in_folder(path)
+        elif glob.has_magic(name) and not path.exists():
+            files = [one for one in _matches(str(path)) if one.is_file()]
+        else:
+            files = [path]
+        found |= dict.fromkeys(one for one in files if one.suffix not in _COMPLETE)
+    return list(found)
+
+
+def check_growing(names: Sequence[str]) -> None:
+    """Raises UsageError for logs that cannot be followed: compressed, not JSON lines, or missing."""
+    for name in names:
+        if "://" in name and not name.startswith("file://"):
+            raise UsageError(f"{name}: --follow reads local files only")
+        if Path(name).suffix in _COMPLETE:
+            raise UsageError(f"{name}: --follow reads plain JSON lines, no compressed and no Parquet files")
+    files = [path for path in growing(names) if path.exists()]
+    if not files:
+        raise UsageError(f"{names[0]}: no such file; with --follow at least one log must exist")
+    for path in files:
+        if _kind(path) == "combined":
+            raise UsageError(f"{path}: --follow reads JSON lines; the combined format has no class to judge")
 
 
 def size(sources: Sources) -> int | None:

@@ -11,7 +11,7 @@ import pytest
 from qosweb.analytics.analysis import analyse
 from qosweb.analytics.judge import view_chain
 from qosweb.analytics.read import sources
-from qosweb.analytics.read.log_lines import as_text, event_in, read_lines, requests
+from qosweb.analytics.read.log_lines import events, read_lines, requests
 from qosweb.analytics.read.rows import VIOLATED, AnalysisRequest
 from qosweb.analytics.report.html_report import page
 from qosweb.analytics.report.json_report import as_json
@@ -79,8 +79,7 @@ def test_all_formats_and_all_causes_of_bad_lines(spark: SparkSession, tmp_path: 
     kept = sources.find([str(out / "lines.parquet")])
     assert kept.parquet
     again = read_lines(spark, kept)
-    told = [event_in(row["told"]) for row in again.where("event is not null").select(as_text().alias("told")).collect()]
-    assert sorted(event for event in told if event) == sorted(findings.events)
+    assert sorted(events(again)) == sorted(findings.events)
     again = requests(again)
     assert again.where("cause is null").count() == again.count() == findings.lines - len(expected)
     json.dumps(as_json(findings))

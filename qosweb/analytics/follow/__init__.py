@@ -1,0 +1,1 @@
+"""Follow mode: analyses logs that are still growing."""
