@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from qosweb.analytics.errors import AnalyticsUnavailableError
 from qosweb.analytics.read import policies, sources
 from qosweb.analytics.read.rows import NOT_TESTED, VIOLATED, AnalysisLimits, AnalysisRequest
-from qosweb.analytics.spark.progress import Progress
+from qosweb.analytics.spark.progress import StepProgress
 from qosweb.analytics.spark.session import is_submitted, short_message, spark_session
 from qosweb.errors import UsageError, read_option
 from qosweb.plots import need_matplotlib
@@ -104,7 +104,7 @@ def _named(log: str) -> tuple[str, str]:
 
 
 @contextmanager
-def _spark(arguments: argparse.Namespace, found: sources.Sources) -> Iterator[tuple[SparkSession, Progress]]:
+def _spark(arguments: argparse.Namespace, found: sources.Sources) -> Iterator[tuple[SparkSession, StepProgress]]:
     """Opens a session and the progress display. Turns Spark's exceptions into UsageError."""
     try:
         from py4j.protocol import Py4JError
@@ -113,7 +113,7 @@ def _spark(arguments: argparse.Namespace, found: sources.Sources) -> Iterator[tu
         raise AnalyticsUnavailableError(
             f"Analytics needs {error.name}. Run `pip install 'qosweb[analytics]'`."
         ) from None
-    progress = Progress(quiet=arguments.quiet or arguments.json)
+    progress = StepProgress(quiet=arguments.quiet or arguments.json)
     progress.show_step("starting Spark")
     conf = settings(arguments.master, sources.size(found))
     conf["spark.ui.showConsoleProgress"] = str(progress.has_bar).lower()
@@ -164,7 +164,7 @@ def _once(
     request: AnalysisRequest,
     arguments: argparse.Namespace,
     out: Path | None,
-    progress: Progress,
+    progress: StepProgress,
 ) -> Findings:
     from qosweb.analytics.analysis import analyse
     from qosweb.analytics.report.parquet_export import export_lines, export_tables
@@ -191,7 +191,7 @@ def _follow(
     request: AnalysisRequest,
     arguments: argparse.Namespace,
     out: Path | None,
-    progress: Progress,
+    progress: StepProgress,
 ) -> Findings:
     from qosweb.analytics.follow.follower import follow
     from qosweb.analytics.report.terminal import show

@@ -8,7 +8,7 @@ import time
 from qosweb.terminal_text import escape_controls
 
 
-class Progress:
+class StepProgress:
     """``show_step`` names the current step; ``timings`` says at the end how long each one took."""
 
     def __init__(self, *, quiet: bool) -> None:

@@ -19,7 +19,7 @@ from qosweb.analytics.report import parquet_export
 from qosweb.analytics.report.html_report import page
 from qosweb.analytics.report.json_report import as_json
 from qosweb.analytics.report.terminal import show
-from qosweb.analytics.spark.progress import Progress
+from qosweb.analytics.spark.progress import StepProgress
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -83,7 +83,7 @@ def test_control_characters_from_logs_are_escaped_in_the_terminal(capsys: pytest
             notes=[f"note{evil}"],
         )
     )
-    Progress(quiet=False).show_step(f"step{evil}")
+    StepProgress(quiet=False).show_step(f"step{evil}")
     shown = capsys.readouterr()
     text = re.sub(r"\s", "", shown.out + shown.err)  # cells are folded
     for word in ("rule", "reason", "rid", "class", "crowd", "payer", "file", "cause", "note", "step"):

@@ -1,18 +1,18 @@
-"""Progress: a line for each step, and nothing if it is quiet."""
+"""Step progress: a line for each step, and nothing if it is quiet."""
 
 from __future__ import annotations
 
 import re
 from typing import TYPE_CHECKING
 
-from qosweb.analytics.spark.progress import Progress
+from qosweb.analytics.spark.progress import StepProgress
 
 if TYPE_CHECKING:
     import pytest
 
 
 def test_each_step_is_a_line(capsys: pytest.CaptureFixture[str]) -> None:
-    progress = Progress(quiet=False)
+    progress = StepProgress(quiet=False)
     progress.show_step("starting")
     progress.show_step("judging")
     said = capsys.readouterr().err
@@ -22,5 +22,5 @@ def test_each_step_is_a_line(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_quiet(capsys: pytest.CaptureFixture[str]) -> None:
-    Progress(quiet=True).show_step("starting")
+    StepProgress(quiet=True).show_step("starting")
     assert capsys.readouterr().err == ""
