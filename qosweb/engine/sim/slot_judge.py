@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from cluster.names import ProcessId, View
     from cluster.sim.world import World
     from qosweb.engine.replicated.servers import Server
-    from qosweb.engine.replicated.state_machine import QosStateMachine
     from qosweb.engine.sim.host import Host
 
 ROUND_S = 1.0  # a lower limit is known to all members that hear of each other
@@ -47,7 +46,7 @@ class SlotJudge:
         self._in_service: dict[str, dict[SimClient, Host]] = {}  # by server
         self._always: set[SimClient] = set()
         self._view: View | None = None  # the last one in the order
-        self._at: dict[Host, tuple[int, View | None]] = {}  # the last position that a node applied, and the view there
+        self._at: dict[Host, tuple[int, View | None, dict[str, int]]] = {}  # a node's last position, view and bounds
         self._members: dict[ProcessId, list[str]] = {}  # of that view: the shared servers that they reported
         self._left: dict[ProcessId, tuple[int, dict[str, int]]] = {}  # when a member left, and its parts by server
         self._limits: dict[str, list[tuple[float, int, int]]] = {}  # by server: when seen, bound, slots
@@ -166,13 +165,15 @@ class SlotJudge:
 
     def applied(self, host: Host, position: int) -> None:
         """Follow the views, in the order of their entries, and the limits. A snapshot may skip views."""
-        before, self._at[host] = self._at.get(host, (0, None)), (position, host.engine.replicated.view)
+        bounds = {name: server.bound for name, server in host.engine.replicated.servers.servers.items()}
+        before, self._at[host] = self._at.get(host, (0, None, bounds)), (position, host.engine.replicated.view, bounds)
         machine = host.engine.replicated
         view = machine.view
         if view is None:
             return
         if self._view is None or view.id > self._view.id:
-            self._follow(view, machine, is_next=before == (position - 1, self._view))
+            is_next = before[:2] == (position - 1, self._view)
+            self._follow(view, machine.time_ms, before[2], self._members if is_next else {})
         if view.id == self._view.id:  # type: ignore[union-attr]
             self._members = {
                 pid: [one.name for one in pipe.upstreams if one.is_shared] if pipe.capacity_bps else []
@@ -184,17 +185,12 @@ class SlotJudge:
             if not seen or seen[-1] != row:
                 seen.append(row)
 
-    def _follow(self, view: View, machine: QosStateMachine, *, is_next: bool) -> None:
-        """The parts of the members that left, by the least limit that was known shortly before."""
-        left = [pid for pid in self._members if pid not in view.members] if is_next else []
+    def _follow(self, view: View, time_ms: int, bounds: dict[str, int], members: dict[ProcessId, list[str]]) -> None:
+        """The parts of the members that left, by the limits just before."""
         self._left = {pid: row for pid, row in self._left.items() if pid not in view.members}
-        for pid in left:
-            parts: dict[str, int] = {}
-            for name in self._members[pid]:
-                server = machine.servers.servers.get(name)
-                if server is not None:
-                    parts[name] = min(one[1] for one in self._seen(name, server)) // len(self._members)
-            self._left[pid] = machine.time_ms, parts
+        for pid, names in members.items():
+            if pid not in view.members:
+                self._left[pid] = time_ms, {name: bounds.get(name, 0) // len(members) for name in names}
         self._view = view
 
     # ---- after each step
