@@ -8,7 +8,7 @@ from __future__ import annotations
 import argparse
 from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from cluster.sim import stories
 from cluster.sim.bulk.mutants import BULK_MUTANTS
@@ -37,10 +37,30 @@ if TYPE_CHECKING:
     from cluster.sim.mutation import Mutant
     from cluster.sim.run import RunResult
 
+
 SEEDS_DEFAULT = 200
 MUTANT_SEEDS = 300
 LEVELS = ("summary", "views", "messages")
 DETAILS = {"views": Detail.VIEWS, "messages": Detail.STORY}
+
+
+class RunKind(NamedTuple):
+    """What a run simulates: how one seed is run, and the mutants that such runs have to catch."""
+
+    run: Callable[[SeedTask], RunResult]
+    mutants: tuple[Mutant, ...]
+
+
+STACK = "stack"  # without an option
+KINDS = {
+    STACK: RunKind(run_task, MUTANTS),
+    "interim": RunKind(run_task, INTERIM_MUTANTS),
+    "reports": RunKind(run_reports_task, REPORT_MUTANTS),
+    "bulk": RunKind(run_bulk_task, BULK_MUTANTS),
+    "data": RunKind(run_data_task, DATA_MUTANTS),
+}
+WITHOUT = {"reports": ("narrate", "diagram", "shrink", "trace"), "bulk": ("diagram", "shrink", "trace", "story"),
+           "data": ("diagram", "shrink", "trace", "story")}  # fmt: skip
 
 
 class TaskRunner(Protocol):
@@ -136,10 +156,12 @@ examples:
 
 def _check(options: argparse.Namespace, parser: argparse.ArgumentParser) -> None:
     one_seed = options.seed is not None
-    if options.reports and (options.narrate or options.diagram or options.shrink or options.trace):
-        parser.error("--reports works with --seed, --seeds, --minutes and --mutants")
     if sum((options.reports, options.interim, options.bulk, options.data)) > 1:
         parser.error("--reports, --interim, --bulk and --data are kinds of run: give one of them")
+    kind = _kind_name(options)
+    for name in WITHOUT.get(kind, ()):
+        if getattr(options, name):
+            parser.error(f"--{name} does not work with --{kind}")
     for name in ("narrate", "diagram", "shrink", "trace"):
         if getattr(options, name) and not one_seed and not (name in ("narrate", "diagram") and options.story):
             parser.error(f"--{name} needs --seed{' or --story' if name in ('narrate', 'diagram') else ''}")
@@ -149,10 +171,6 @@ def _check(options: argparse.Namespace, parser: argparse.ArgumentParser) -> None
         parser.error("--story runs a fixed scenario: do not combine it with --seed")
     if one_seed and (options.seeds is not None or options.minutes is not None):
         parser.error("--seed runs one seed: do not combine it with --seeds or --minutes")
-    if options.bulk or options.data:
-        for name in ("shrink", "trace", "story", "diagram"):
-            if getattr(options, name):
-                parser.error(f"--{name} does not work with --{'bulk' if options.bulk else 'data'}")
 
 
 def main(
@@ -169,10 +187,12 @@ def main(
     if options.mutants:
         return _hunt(options, write)
     if options.seed is not None and not options.reports:
-        if options.data:
-            return _one_data(options, write)
         return _one_bulk(options, write) if options.bulk else _one(options, parser, write)
     return _explore(options, clock, write, spread)
+
+
+def _kind_name(options: argparse.Namespace) -> str:
+    return next((name for name in KINDS if name != STACK and getattr(options, name)), STACK)
 
 
 def _seeds(options: argparse.Namespace) -> Iterable[int]:
@@ -200,7 +220,7 @@ def _explore(
     limit = start + 60.0 * options.minutes if options.minutes else float("inf")
     report = explore(
         _tasks(options),
-        lambda tasks: spread(_runner(options), tasks, options.jobs),
+        lambda tasks: spread(KINDS[_kind_name(options)].run, tasks, options.jobs),
         goes_on=lambda: clock() < limit,
         on_progress=lambda text: write(f"{clock() - start:7.1f} s  {text}"),
     )
@@ -210,32 +230,13 @@ def _explore(
         write("no violation, and every run was live after the faults healed")
         return 0
     task = _task(options, report.failed.seed)
-    if options.reports:
-        assert report.failed.failure is not None
-        write("\n" + report.failed.failure.text)
-        write(f"\nreplay: python -m cluster sim --reports --seed {task.seed}{task.options}")
-    elif options.bulk or options.data:
-        _report_service_failure(report.failed, options, write)
-    else:
-        _report_failure(report.failed, task, write, reduce=True)
+    _report_failure(report.failed, task, options, write, reduce=_kind_name(options) in (STACK, "interim"))
     return 1
 
 
-def _runner(options: argparse.Namespace) -> Callable[[SeedTask], RunResult]:
-    if options.data:
-        return run_data_task
-    return run_reports_task if options.reports else run_bulk_task if options.bulk else run_task
-
-
-def _mutants(options: argparse.Namespace) -> tuple[Mutant, ...]:
-    if options.reports:
-        return REPORT_MUTANTS
-    if options.data:
-        return DATA_MUTANTS
-    return BULK_MUTANTS if options.bulk else INTERIM_MUTANTS if options.interim else MUTANTS
-
-
-def _report_failure(outcome: RunResult, task: SeedTask, write: Callable[[str], None], *, reduce: bool) -> None:
+def _report_failure(
+    outcome: RunResult, task: SeedTask, options: argparse.Namespace, write: Callable[[str], None], *, reduce: bool
+) -> None:
     failure = outcome.failure
     assert failure is not None
     if reduce:
@@ -245,7 +246,12 @@ def _report_failure(outcome: RunResult, task: SeedTask, write: Callable[[str], N
         write(f"\n{after} of {before} steps are needed (narrate them with --seed {task.seed} --shrink --narrate):")
         write(str(smaller))
     write("\n" + failure.text)
-    write("\n" + failure.line(task.seed, task.options))
+    kind = _kind_name(options)
+    of_kind = task.options + ("" if kind in (STACK, "interim") else f" --{kind}")
+    if "narrate" in WITHOUT.get(kind, ()):
+        write(f"\nreplay: python -m cluster sim --seed {task.seed}{of_kind}")
+    else:
+        write("\n" + failure.line(task.seed, of_kind))
 
 
 def _story(options: argparse.Namespace, parser: argparse.ArgumentParser, write: Callable[[str], None]) -> int:
@@ -283,6 +289,7 @@ def _finish(
 
 def _one(options: argparse.Namespace, parser: argparse.ArgumentParser, write: Callable[[str], None]) -> int:
     task = _task(options, options.seed)
+    of_data = make_data_plan(task.seed, task.nodes_min, task.nodes_max) if options.data else None
     plan = _plan_of(task)
     if options.shrink:
         failure = play(plan).failure
@@ -291,7 +298,7 @@ def _one(options: argparse.Namespace, parser: argparse.ArgumentParser, write: Ca
             return 0
         plan = shrink(plan, same_failure(failure))
     if options.narrate != "summary":
-        write(str(plan))
+        write(str(of_data or plan))
     listener: Narrator | SummaryNarrator | SpaceTimeRecorder | None = None
     if options.diagram:
         listener = SpaceTimeRecorder()
@@ -301,12 +308,12 @@ def _one(options: argparse.Namespace, parser: argparse.ArgumentParser, write: Ca
         with options.trace.open("wb") as file:
             outcome = play(plan, TraceWriter(plan.names[0], file.write, listener))
     else:
-        outcome = play(plan, listener)
+        outcome = play_data(of_data, listener) if of_data else play(plan, listener)
     _finish(listener, options, parser, write, f"seed {task.seed}")
     if outcome.failure is None:
         write(f"seed {task.seed}: no violation, {outcome.steps} actions in {outcome.seconds:.1f} virtual seconds")
         return 0
-    _report_failure(outcome, task, write, reduce=False)
+    _report_failure(outcome, task, options, write, reduce=False)
     return 1
 
 
@@ -315,34 +322,8 @@ def _one_bulk(options: argparse.Namespace, write: Callable[[str], None]) -> int:
     if outcome.failure is None:
         write(f"seed {options.seed}: no violation, {outcome.steps} packets in {outcome.seconds:.1f} virtual seconds")
         return 0
-    _report_service_failure(outcome, options, write)
+    _report_failure(outcome, _task(options, options.seed), options, write, reduce=False)
     return 1
-
-
-def _one_data(options: argparse.Namespace, write: Callable[[str], None]) -> int:
-    plan = make_data_plan(options.seed, *options.nodes)
-    listener: Narrator | SummaryNarrator | None = None
-    if options.narrate:
-        listener = SummaryNarrator() if options.narrate == "summary" else Narrator(write, DETAILS[options.narrate])
-    if options.narrate != "summary":
-        write(str(plan))
-    outcome = play_data(plan, listener)
-    if isinstance(listener, SummaryNarrator):
-        listener.write_to(write)
-    elif listener is not None:
-        listener.flush()
-    if outcome.failure is None:
-        write(f"seed {options.seed}: no violation, {outcome.steps} actions in {outcome.seconds:.1f} virtual seconds")
-        return 0
-    _report_service_failure(outcome, options, write)
-    return 1
-
-
-def _report_service_failure(outcome: RunResult, options: argparse.Namespace, write: Callable[[str], None]) -> None:
-    assert outcome.failure is not None
-    write("\n" + outcome.failure.text)
-    nodes = _task(options, outcome.seed).options if options.data else ""
-    write("\n" + outcome.failure.line(outcome.seed, f"{nodes} {'--bulk' if options.bulk else '--data'}"))
 
 
 def _plan_of(task: SeedTask) -> RunPlan:
@@ -352,8 +333,7 @@ def _plan_of(task: SeedTask) -> RunPlan:
 def _hunt(options: argparse.Namespace, write: Callable[[str], None]) -> int:
     """Hunt each mutant, by default starting at the seed that is known to catch it."""
     seeds_max = options.seeds or MUTANT_SEEDS
-    mutants = _mutants(options)
-    run_one = _runner(options)
+    run_one, mutants = KINDS[_kind_name(options)]
     caught = []
     for mutant in mutants:
         if not mutant.equivalent:
