@@ -1,4 +1,4 @@
-"""Settings of ``qosweb serve``: definitions, parsing, validation, and precedence of their sources. Pure.
+"""Settings of ``qosweb serve``: definitions, validation, and precedence of their sources. Pure.
 
 Each field of :class:`ServeSettings` is a command line option (``--cache-size``), a key of the TOML file
 (``cache-size``) and an environment variable (``QOSWEB_CACHE_SIZE``). The command line has precedence over the
@@ -9,162 +9,49 @@ import dataclasses
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from ipaddress import ip_network
 from pathlib import Path
 from typing import Any
 
 from qosweb.errors import UsageError, did_you_mean
 from qosweb.http.forwarded import Network
-from qosweb.units import Address, format_size, parse_address, parse_count, parse_duration_s, parse_size
+from qosweb.setting_values import (
+    LOG_FIELDS,
+    parse_addresses,
+    parse_byte_rate,
+    parse_client_share,
+    parse_cluster_id,
+    parse_file_name,
+    parse_head_size,
+    parse_host_names,
+    parse_log_fields,
+    parse_log_file,
+    parse_log_format,
+    parse_networks,
+    parse_node_name,
+    parse_optional_address,
+    parse_path,
+    parse_positive_size,
+    parse_yes_or_no,
+)
+from qosweb.units import (
+    Address,
+    format_size,
+    parse_address,
+    parse_duration_s,
+    parse_positive_count,
+    parse_positive_duration_s,
+    parse_size,
+)
 from qosweb.upstream_settings import UpstreamSettings, parse_origin, parse_upstreams, upstreams_of_tables
-from qosweb.webqos.values import BadValue, rate_bps, share_ppm
 
 ENV_PREFIX = "QOSWEB_"
-LOG_FIELDS = ("user_agent", "referer", "query", "upstream_ms")  # those that a log has on demand
 
 # Kubernetes sets these in every pod if a service is called qosweb (or qosweb-something).
 _OF_AN_ORCHESTRATOR = re.compile(ENV_PREFIX + r"(?:\w+_)?(?:SERVICE_HOST|SERVICE_PORT(?:_\w+)?|PORT(?:_\d+_\w+)?)$")
-HEAD_SIZE_MAX = 64 << 20  # upper limit of the options; a request head is held in memory
 
 
 def _option(parse: Callable[[str], object], metavar: str, text: str, **default: Any) -> Any:
     return field(metadata={"parse": parse, "metavar": metavar, "help": text}, **default)
-
-
-def _positive(parse: Callable[[str], float]) -> Callable[[str], float]:
-    def parse_positive(text: str) -> float:
-        value = parse(text)
-        if value <= 0:
-            raise ValueError(f"'{text}' must be more than 0")
-        return value
-
-    return parse_positive
-
-
-def _path(text: str) -> Path:
-    if not text or "\0" in text:
-        raise ValueError(f"'{text}' is not a path")
-    return Path(text)
-
-
-def _log_file(text: str) -> str:
-    return text if text in ("-", "none") else str(_path(text))
-
-
-def _log_format(text: str) -> str:
-    if text not in ("json", "combined"):
-        raise ValueError(f"'{text}' is not a log format; use json or combined")
-    return text
-
-
-def _log_fields(text: str) -> tuple[str, ...]:
-    names = tuple(dict.fromkeys(one.strip() for one in text.split(",") if one.strip()))
-    for name in names:
-        if name not in LOG_FIELDS:
-            raise ValueError(f"'{name}' is not one of {', '.join(LOG_FIELDS)}{did_you_mean(name, LOG_FIELDS)}")
-    return names
-
-
-def _optional_address(text: str) -> Address | None:
-    return None if text.strip().lower() in ("none", "off") else parse_address(text)
-
-
-def _node_name(text: str) -> str:
-    if not text or len(text) > 64 or not all(c.isascii() and (c.isalnum() or c in "-_.") for c in text):
-        raise ValueError(f"'{text}' is not a node name; use up to 64 letters, digits, '-', '_' and '.'")
-    return text
-
-
-def _cluster_id(text: str) -> str:
-    if not text or len(text) > 64 or not all(c.isascii() and (c.isalnum() or c in "-_.+") for c in text):
-        raise ValueError(f"'{text}' is not a cluster id, such as qosweb+1a2b3c4d")
-    return text
-
-
-def _file_name(text: str) -> str:
-    if not text or "/" in text or text.startswith(".") or not text.isprintable():
-        raise ValueError(f"'{text}' is not a plain file name, such as index.html")
-    return text
-
-
-def parse_byte_rate(text: str) -> int:
-    """Parse a rate such as 2MB/s into bytes per second. Raises ValueError."""
-    if not any(one.isalpha() for one in text):
-        raise ValueError(f"'{text}' has no unit (such as 2MB/s)")  # a specification would take it as KB/s
-    try:
-        rate = rate_bps(text.strip())
-    except BadValue as bad:
-        raise ValueError(f"{bad.message}{f' ({bad.hint})' if bad.hint else ''}") from None
-    if rate <= 0:
-        raise ValueError(f"'{text}' must be more than 0")
-    return rate
-
-
-def _yes_or_no(text: str) -> bool:
-    word = text.strip().lower()
-    if word in ("yes", "true", "on", "1"):
-        return True
-    if word in ("no", "false", "off", "0"):
-        return False
-    raise ValueError(f"'{text}' is neither yes nor no")
-
-
-def _addresses(text: str) -> tuple[Address, ...]:
-    return tuple(parse_address(one.strip()) for one in text.split(",") if one.strip())
-
-
-def _host_names(text: str) -> tuple[str, ...]:
-    names = tuple(one.strip() for one in text.split(",") if one.strip())
-    for name in names:
-        if not re.fullmatch(r"[A-Za-z0-9._-]{1,255}", name):
-            raise ValueError(f"'{name}' is not a host name, such as node1.example (without a port)")
-    return names
-
-
-def parse_networks(text: str) -> tuple[Network, ...]:
-    """Parse networks and addresses, separated by commas, such as 10.0.0.0/8. Raises ValueError."""
-    return tuple(_network(one.strip()) for one in text.split(",") if one.strip())
-
-
-def _network(text: str) -> Network:
-    try:
-        return ip_network(text)
-    except ValueError:
-        pass
-    try:
-        hint = f"; did you mean {ip_network(text, strict=False)}?"
-    except ValueError:
-        hint = ""
-    raise ValueError(f"'{text}' is not a network or an address, such as 10.0.0.0/8 or 2001:db8::1{hint}")
-
-
-_seconds = _positive(parse_duration_s)
-
-
-def _client_share(text: str) -> int:
-    """In millionths."""
-    try:
-        share = share_ppm(text.strip())
-    except BadValue as bad:
-        raise ValueError(f"{bad.message}{f' ({bad.hint})' if bad.hint else ''}") from None
-    if share <= 0:
-        raise ValueError(f"'{text}' must be more than 0")
-    return share
-
-
-def _at_least_one(text: str) -> int:
-    return int(_positive(parse_count)(text))
-
-
-def _positive_size(text: str) -> int:
-    return int(_positive(parse_size)(text))
-
-
-def _head_size(text: str) -> int:
-    size = int(_positive(parse_size)(text))
-    if size > HEAD_SIZE_MAX:
-        raise ValueError(f"'{text}' must be at most {format_size(HEAD_SIZE_MAX)}")
-    return size
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -172,49 +59,56 @@ class ServeSettings:
     """The settings of a node. Help texts, parsers and defaults are in the metadata of the fields."""
 
     root: Path | None = _option(
-        _path, "DIR", "serve the files under DIR; required without --site and --upstream", default=None
+        parse_path, "DIR", "serve the files under DIR; required without --site and --upstream", default=None
     )
     site: bool = _option(
-        _yes_or_no, "", "serve the releases of 'qosweb publish', which the cluster stores in --data-dir", default=False
+        parse_yes_or_no,
+        "",
+        "serve the releases of 'qosweb publish', which the cluster stores in --data-dir",
+        default=False,
     )
     release_grace: float = _option(
         parse_duration_s, "TIME", "how long clients of a replaced release still get its files", default=600.0
     )
-    release_keep: int = _option(_at_least_one, "N", "number of old releases to keep for a rollback", default=10)
-    release_keep_age: float = _option(_seconds, "TIME", "how long to keep old releases", default=30 * 86_400.0)
+    release_keep: int = _option(parse_positive_count, "N", "number of old releases to keep for a rollback", default=10)
+    release_keep_age: float = _option(
+        parse_positive_duration_s, "TIME", "how long to keep old releases", default=30 * 86_400.0
+    )
     multicast: str = _option(
         str, "G:P[%IF]", "multicast group by which nodes give each other releases; the same at all nodes", default=""
     )
-    site_max_size: int = _option(_positive_size, "SIZE", "largest release", default=10 << 30)
+    site_max_size: int = _option(parse_positive_size, "SIZE", "largest release", default=10 << 30)
     spec: Path | None = _option(
-        _path, "FILE", "WebQoS specification of the site; without it all requests are one class", default=None
+        parse_path, "FILE", "WebQoS specification of the site; without it all requests are one class", default=None
     )
-    name: str = _option(_node_name, "N", "name of this node in logs and status; default: the host name", default="")
+    name: str = _option(
+        parse_node_name, "N", "name of this node in logs and status; default: the host name", default=""
+    )
     listen: Address = _option(parse_address, "H:P", "public HTTP address", default=Address("127.0.0.1", 8080))
     admin: Address | None = _option(
-        _optional_address, "H:P", "address of the admin port, or none", default=Address("127.0.0.1", 8081)
+        parse_optional_address, "H:P", "address of the admin port, or none", default=Address("127.0.0.1", 8081)
     )
     admin_token_file: Path | None = _option(
-        _path, "F", "file with the bearer token of the admin port; required unless on loopback", default=None
+        parse_path, "F", "file with the bearer token of the admin port; required unless on loopback", default=None
     )
     admin_host: tuple[str, ...] = _option(
-        _host_names, "NAME", "host name by which the admin port may be reached; may be repeated", default=()
+        parse_host_names, "NAME", "host name by which the admin port may be reached; may be repeated", default=()
     )
     group: Address | None = _option(parse_address, "H:P", "address for the other nodes of the cluster", default=None)
     join: tuple[Address, ...] = _option(
-        _addresses, "H:P", "join the cluster of the node at this group address; may be repeated", default=()
+        parse_addresses, "H:P", "join the cluster of the node at this group address; may be repeated", default=()
     )
     bootstrap: bool = _option(
-        _yes_or_no, "", "found a new cluster with this node; only once per cluster", default=False
+        parse_yes_or_no, "", "found a new cluster with this node; only once per cluster", default=False
     )
     data_dir: Path | None = _option(
-        _path, "DIR", "folder for the replicated state; without it the node restarts as a new node", default=None
+        parse_path, "DIR", "folder for the replicated state; without it the node restarts as a new node", default=None
     )
     key_file: Path | None = _option(
-        _path, "F", "key of the cluster; create it with: python -m cluster key FILE", default=None
+        parse_path, "F", "key of the cluster; create it with: python -m cluster key FILE", default=None
     )
     cluster_id: str = _option(
-        _cluster_id,
+        parse_cluster_id,
         "ID",
         "id of the cluster to join, if 'qosweb recover' has changed it; default: the id on the disk, else qosweb",
         default="",
@@ -222,20 +116,20 @@ class ServeSettings:
     public_url: str = _option(
         parse_origin, "URL", "address of this node for clients; default: the --listen address", default=""
     )
-    order_log: Path | None = _option(_path, "FILE", "log each entry of the cluster's total order", default=None)
-    index: str = _option(_file_name, "NAME", "file name of the index page of a directory", default="index.html")
+    order_log: Path | None = _option(parse_path, "FILE", "log each entry of the cluster's total order", default=None)
+    index: str = _option(parse_file_name, "NAME", "file name of the index page of a directory", default="index.html")
 
     error_pages: Path | None = _option(
-        _path, "DIR", "folder of error pages such as 404.html, 503.html, 5xx.html", default=None
+        parse_path, "DIR", "folder of error pages such as 404.html, 503.html, 5xx.html", default=None
     )
 
-    tls_cert: Path | None = _option(_path, "F", "certificate chain (PEM) to serve HTTPS", default=None)
-    tls_key: Path | None = _option(_path, "F", "private key (PEM) of --tls-cert", default=None)
+    tls_cert: Path | None = _option(parse_path, "F", "certificate chain (PEM) to serve HTTPS", default=None)
+    tls_key: Path | None = _option(parse_path, "F", "private key (PEM) of --tls-cert", default=None)
 
-    access_log: str = _option(_log_file, "FILE", "access log; - for standard output, none to disable", default="-")
-    access_log_format: str = _option(_log_format, "json|combined", "format of the access log", default="json")
+    access_log: str = _option(parse_log_file, "FILE", "access log; - for standard output, none to disable", default="-")
+    access_log_format: str = _option(parse_log_format, "json|combined", "format of the access log", default="json")
     access_log_fields: tuple[str, ...] = _option(
-        _log_fields,
+        parse_log_fields,
         "NAME",
         f"more fields of JSON lines: {', '.join(LOG_FIELDS)}; may be repeated",
         default=(),
@@ -243,7 +137,7 @@ class ServeSettings:
     access_log_rotate: int = _option(
         parse_size, "SIZE", "start a new log file at this size; 0 means never", default=256 << 20
     )
-    access_log_keep: int = _option(_at_least_one, "N", "number of rotated log files to keep", default=8)
+    access_log_keep: int = _option(parse_positive_count, "N", "number of rotated log files to keep", default=8)
 
     cache_size: int = _option(parse_size, "SIZE", "memory for cached pages", default=128 << 20)
     cache_file_max: int = _option(
@@ -260,19 +154,24 @@ class ServeSettings:
         default=(),
     )
     upstream_timeout: float = _option(
-        _seconds, "TIME", "time limit for --upstream to send data; then 504", default=30.0
+        parse_positive_duration_s, "TIME", "time limit for --upstream to send data; then 504", default=30.0
     )
-    upstream_connections: int = _option(_at_least_one, "N", "most connections to --upstream", default=200)
+    upstream_connections: int = _option(parse_positive_count, "N", "most connections to --upstream", default=200)
     max_streams: int = _option(
-        _at_least_one,
+        parse_positive_count,
         "N",
         "most long streams: event streams, WebSockets, responses that outlast --stream-after",
         default=2_000,
     )
     stream_after: float = _option(
-        _seconds, "TIME", "a response that takes longer no longer counts as an ordinary request", default=10.0
+        parse_positive_duration_s,
+        "TIME",
+        "a response that takes longer no longer counts as an ordinary request",
+        default=10.0,
     )
-    stream_idle: float = _option(_seconds, "TIME", "end a long stream after this time without a byte", default=600.0)
+    stream_idle: float = _option(
+        parse_positive_duration_s, "TIME", "end a long stream after this time without a byte", default=600.0
+    )
     trust_proxy: tuple[Network, ...] = _option(
         parse_networks,
         "NETWORK",
@@ -280,7 +179,7 @@ class ServeSettings:
         default=(),
     )
     proxy_protocol: bool = _option(
-        _yes_or_no,
+        parse_yes_or_no,
         "",
         "connections begin with a PROXY header (version 1 or 2); with --trust-proxy only those of these proxies",
         default=False,
@@ -293,49 +192,53 @@ class ServeSettings:
     )
 
     find_line: bool = _option(
-        _yes_or_no,
+        parse_yes_or_no,
         "",
         "find the rate of the outgoing line, and order responses there (Linux; experimental)",
         default=False,
     )
 
     find_processor: bool = _option(
-        _yes_or_no,
+        parse_yes_or_no,
         "",
         "while the processor is full, let requests wait and answer them by class (Linux; experimental)",
         default=False,
     )
 
-    max_connections: int = _option(_at_least_one, "N", "most connections in total", default=12_000)
+    max_connections: int = _option(parse_positive_count, "N", "most connections in total", default=12_000)
     max_connections_per_client: int = _option(
-        _at_least_one, "N", "most connections of one client address (IPv6: one /64)", default=1_000
+        parse_positive_count, "N", "most connections of one client address (IPv6: one /64)", default=1_000
     )
     client_share: int = _option(
-        _client_share,
+        parse_client_share,
         "SHARE",
         "most that one client may hold of all connections, open files and upstream connections",
         default=250_000,
     )
-    max_request_line: int = _option(_head_size, "SIZE", "longest request line; beyond it 414", default=8 << 10)
-    max_header_size: int = _option(_head_size, "SIZE", "largest request head; beyond it 431", default=32 << 10)
-    max_headers: int = _option(_at_least_one, "N", "most header fields of a request; beyond it 431", default=100)
+    max_request_line: int = _option(parse_head_size, "SIZE", "longest request line; beyond it 414", default=8 << 10)
+    max_header_size: int = _option(parse_head_size, "SIZE", "largest request head; beyond it 431", default=32 << 10)
+    max_headers: int = _option(parse_positive_count, "N", "most header fields of a request; beyond it 431", default=100)
     max_body: int = _option(
-        _positive_size, "SIZE", "largest request body to forward to --upstream; beyond it 413", default=1 << 30
+        parse_positive_size, "SIZE", "largest request body to forward to --upstream; beyond it 413", default=1 << 30
     )
     min_body_rate: int = _option(
         parse_byte_rate, "RATE", "slowest request body, on average; below it 408", default=1 << 10
     )
-    body_timeout: float = _option(_seconds, "TIME", "time limit for a complete request body; then 408", default=600.0)
+    body_timeout: float = _option(
+        parse_positive_duration_s, "TIME", "time limit for a complete request body; then 408", default=600.0
+    )
     max_open_files: int = _option(
-        _at_least_one, "N", "most files sent from disk at a time; beyond it 503", default=1_000
+        parse_positive_count, "N", "most files sent from disk at a time; beyond it 503", default=1_000
     )
 
-    header_timeout: float = _option(_seconds, "TIME", "time limit for a complete request head", default=10.0)
+    header_timeout: float = _option(
+        parse_positive_duration_s, "TIME", "time limit for a complete request head", default=10.0
+    )
     idle_timeout: float = _option(
-        _seconds, "TIME", "close a connection after this time without a request", default=60.0
+        parse_positive_duration_s, "TIME", "close a connection after this time without a request", default=60.0
     )
     send_timeout: float = _option(
-        _seconds, "TIME", "close a connection that accepts less than 16KB in this time", default=30.0
+        parse_positive_duration_s, "TIME", "close a connection that accepts less than 16KB in this time", default=30.0
     )
     grace: float = _option(parse_duration_s, "TIME", "time that SIGTERM waits for requests in service", default=10.0)
 
@@ -365,12 +268,12 @@ class OptionSpec:
 
     @property
     def is_flag(self) -> bool:
-        return self.parse is _yes_or_no
+        return self.parse is parse_yes_or_no
 
     @property
     def is_list(self) -> bool:
         """Whether the option may be repeated."""
-        return self.parse in (_addresses, _host_names, parse_networks, _log_fields, parse_upstreams)
+        return self.parse in (parse_addresses, parse_host_names, parse_networks, parse_log_fields, parse_upstreams)
 
     @property
     def has_default(self) -> bool:
@@ -379,13 +282,13 @@ class OptionSpec:
 
     @property
     def shown_default(self) -> str:
-        if self.parse in (parse_size, _positive_size, _head_size):
+        if self.parse in (parse_size, parse_positive_size, parse_head_size):
             return format_size(int(str(self.default)))
         if self.parse is parse_byte_rate:
             return f"{format_size(int(str(self.default)))}/s"
-        if self.parse is _client_share:
+        if self.parse is parse_client_share:
             return f"{int(str(self.default)) / 10_000:g}%"
-        if self.parse in (_seconds, parse_duration_s):
+        if self.parse in (parse_positive_duration_s, parse_duration_s):
             return f"{self.default:.10g}s"
         return str(self.default)
 
@@ -458,7 +361,7 @@ def gather(
         elif isinstance(raw, list) and key == "upstream" and all(isinstance(one, dict) for one in raw):
             values[key] = upstreams_of_tables(raw, file_name)
             continue
-        if not isinstance(raw, str | int | float) or (isinstance(raw, bool) and spec.parse is not _yes_or_no):
+        if not isinstance(raw, str | int | float) or (isinstance(raw, bool) and spec.parse is not parse_yes_or_no):
             raise UsageError(f"{file_name}: {key}: expected a text or a number, not {_kind(raw)}")
         if spec.field_name in values:
             raise UsageError(f"{file_name}: {key}: given twice, with '-' and with '_'; remove one")

@@ -26,8 +26,8 @@ MIRRORED = (TOP, TOP / "qosweb")  # tests/cluster is for cluster/, tests/server 
 # Pure: a function of its arguments. No clock, no randomness, no files, no sockets, no threads, no event loop.
 PURE = (
     "cluster", "qosweb/engine", "qosweb/http", "qosweb/webqos", "qosweb/errors.py", "qosweb/settings.py",
-    "qosweb/units.py", "qosweb/version.py", "qosweb/upstream_settings.py", "qosweb/server/proxy/health.py",
-    "qosweb/server/proxy/retry_budget.py",
+    "qosweb/setting_values.py", "qosweb/units.py", "qosweb/version.py", "qosweb/upstream_settings.py",
+    "qosweb/server/proxy/health.py", "qosweb/server/proxy/retry_budget.py",
     "loadgen/send/response_reader.py", "loadgen/results/assertions.py", "loadgen/results/comparison.py",
     "loadgen/experiments/timelines.py",
     "loadgen/experiments/evidence.py", "loadgen/experiments/findings.py", "loadgen/experiments/judging.py",
@@ -59,8 +59,8 @@ FORBIDDEN_IMPORTS = {
     "cluster": ("qosweb", "loadgen", "aiohttp"),
     "loadgen": (
         "cluster", "qosweb.admission", "qosweb.analytics", "qosweb.blocklist", "qosweb.demo", "qosweb.engine",
-        "qosweb.http", "qosweb.middleware", "qosweb.releases", "qosweb.server", "qosweb.settings", "qosweb.tools",
-        "qosweb.webqos",
+        "qosweb.http", "qosweb.middleware", "qosweb.releases", "qosweb.server", "qosweb.settings",
+        "qosweb.setting_values", "qosweb.tools", "qosweb.webqos",
     ),
     "qosweb": ("loadgen", "tests"),
     # Server and middleware both use admission control, and nothing of each other.

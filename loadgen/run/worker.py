@@ -17,7 +17,7 @@ import uvloop
 
 from loadgen.run import messages as messages
 from loadgen.run.pipe_writer import PipeWriter
-from loadgen.send.attack import Attack
+from loadgen.send.sender import RequestSender
 from loadgen.trace.files import read_share
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ def main() -> int:
 async def _run(job: Job, orders: FileIO) -> None:
     loop = asyncio.get_running_loop()
     outbox = PipeWriter(sys.stdout.fileno())
-    attack = Attack(job, _requests(job), _tls(job))
+    sender = RequestSender(job, _requests(job), _tls(job))
     started = loop.create_future()
 
     def listen() -> None:
@@ -55,7 +55,7 @@ async def _run(job: Job, orders: FileIO) -> None:
             loop.call_soon_threadsafe(started.set_result, start_s)
             while orders.readline():
                 pass
-            loop.call_soon_threadsafe(attack.stop)
+            loop.call_soon_threadsafe(sender.stop)
         else:
             loop.call_soon_threadsafe(started.cancel)
 
@@ -66,31 +66,31 @@ async def _run(job: Job, orders: FileIO) -> None:
     threading.Thread(target=listen, daemon=True).start()
     outbox.put(messages.READY)
     cpu_before_s = _cpu_s()
-    attack.start(await started)
+    sender.start(await started)
     sweep_s = min(0.05, job.options.timeout_s / 5, job.options.send_within_s / 5)
     next_tell_s = 0.0
-    while not attack.finished.is_set():
+    while not sender.finished.is_set():
         try:
             async with asyncio.timeout(max(sweep_s, 0.002)):
-                await attack.finished.wait()
+                await sender.finished.wait()
         except TimeoutError:
-            attack.sweep()
-        if loop.time() >= next_tell_s or len(attack.record.lines) >= _LINES_MAX:
-            _tell(attack, outbox)
+            sender.sweep()
+        if loop.time() >= next_tell_s or len(sender.record.lines) >= _LINES_MAX:
+            _tell(sender, outbox)
             next_tell_s = loop.time() + job.tell_every_s
     ended_s, cpu_s = time.monotonic(), _cpu_s() - cpu_before_s
-    attack.close()
-    _tell(attack, outbox)
-    outbox.put(messages.DONE, _encode(messages.Done(attack.left_over(), ended_s, cpu_s)))
+    sender.close()
+    _tell(sender, outbox)
+    outbox.put(messages.DONE, _encode(messages.Done(sender.left_over(), ended_s, cpu_s)))
     outbox.close()
 
 
-def _tell(attack: Attack, outbox: PipeWriter) -> None:
-    record = attack.record
+def _tell(sender: RequestSender, outbox: PipeWriter) -> None:
+    record = sender.record
     if record.lines:
         outbox.put(messages.RESULTS, b"\n".join(record.lines) + b"\n")
         record.lines.clear()
-    outbox.put(messages.PROGRESS, _encode(messages.Progress(record.take(), attack.in_flight, attack.waiting)))
+    outbox.put(messages.PROGRESS, _encode(messages.Progress(record.take(), sender.in_flight, sender.waiting)))
 
 
 def _requests(job: Job) -> Iterator[tuple[int, TraceRequest]]:

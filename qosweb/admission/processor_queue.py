@@ -123,7 +123,7 @@ class ProcessorQueue:
         servers: Servers | None,
     ) -> Decided | Wait:
         """`AdmissionControl.enter` while requests are held: the gate is asked when the turn has come."""
-        request = HeldRequest(self, gate, facts, account, size, on_decided, servers)
+        request = ProcessorWait(self, gate, facts, account, size, on_decided, servers)
         if self.submit(account, request, self._clock.read()):
             return request
         return self.denial(account, FULL)
@@ -180,7 +180,7 @@ class ProcessorQueue:
         one.lifetime_s = inf if lifetime_ms is None else lifetime_ms / 1000
 
 
-class HeldRequest(Wait):
+class ProcessorWait(Wait):
     """A request outside the fast path that waits for its turn, and then perhaps for the engine."""
 
     __slots__ = ("_facts", "_gate", "_inner", "_on_decided", "_processor", "_servers", "_size")

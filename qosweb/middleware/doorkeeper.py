@@ -29,7 +29,7 @@ from qosweb.http.forwarded import TrustedNetworks
 from qosweb.http.hosts import parse_host
 from qosweb.http.problems import preferred_json_type, problem_body
 from qosweb.http.targets import BadTarget, parse_target
-from qosweb.settings import parse_byte_rate, parse_networks
+from qosweb.setting_values import parse_byte_rate, parse_networks
 from qosweb.webqos import compile_policy
 
 if TYPE_CHECKING:

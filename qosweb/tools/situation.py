@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from qosweb.errors import UsageError
 from qosweb.http.hosts import parse_host
 from qosweb.http.targets import BadTarget, parse_target
-from qosweb.settings import parse_byte_rate
+from qosweb.setting_values import parse_byte_rate
 from qosweb.webqos import values
 from qosweb.webqos.model.model import Bytes, Requests
 from qosweb.webqos.policy.environment import REQUEST_BYTES, Environment

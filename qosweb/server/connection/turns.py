@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from qosweb.server.connection.context import ConnectionContext
     from qosweb.server.connection.fast_path import PlainHead
 
-    HeldHead = tuple[PlainHead, bytes, float]  # with the bytes of the head, and when it arrived
+    PlainTurn = tuple[PlainHead, bytes, float]  # with the bytes of the head, and when it arrived
 
 
 class Turns(Timeouts):
@@ -105,7 +105,7 @@ class Turns(Timeouts):
         if held is not None:
             self._record_held(held, "failed", 499, 0, "")
 
-    def _record_held(self, held: HeldHead, decision: str, status: int, size: int, reason: str) -> None:
+    def _record_held(self, held: PlainTurn, decision: str, status: int, size: int, reason: str) -> None:
         plain, data, arrived = held
         target = data.split(b" ", 2)[1].partition(b"?")[0].decode("utf-8", "surrogateescape")
         self._context.recorder.ended_in_queue(

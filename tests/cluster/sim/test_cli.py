@@ -100,7 +100,7 @@ def test_mutants_are_hunted_from_their_known_seed(
 ) -> None:
     rare = next(mutant for mutant in MUTANTS if mutant.name == "the cut of a process that moved on is lost")
     assert rare.shown_by > command_line.MUTANT_SEEDS
-    monkeypatch.setattr(command_line, "MUTANTS", (rare,))
+    monkeypatch.setitem(command_line.KINDS, "stack", command_line.KINDS["stack"]._replace(mutants=(rare,)))
     assert main(["sim", "--mutants"]) == 0
     assert f"seed {rare.shown_by}\n\n1 of 1 caught" in capsys.readouterr().out
     assert main(["sim", "--mutants", "--seed-from", "0", "--seeds", "1"]) == 1

@@ -28,8 +28,8 @@ from loadgen.results.outcomes import (
     outcome_of,
 )
 from loadgen.results.recorder import ResultRecorder
+from loadgen.send.due_timer import make_due_timer
 from loadgen.send.epoll_watcher import make_watcher
-from loadgen.send.pacer import make_pacer
 from loadgen.send.payloads import Payloads
 from loadgen.send.pending_request import PendingRequest
 from loadgen.send.pool import Pool, PoolLimits
@@ -60,7 +60,7 @@ _WAITING_MAX = 200_000
 _monotonic = time.monotonic
 
 
-class Attack:
+class RequestSender:
     """Call ``start``, then ``sweep`` periodically, until ``finished`` is set."""
 
     def __init__(self, job: Job, requests: Iterator[tuple[int, TraceRequest]], tls: ssl.SSLContext) -> None:
@@ -75,7 +75,7 @@ class Attack:
         self._watch = make_watcher(asyncio.get_running_loop())
         self._pools: dict[tuple[str, str, int], Pool] = {}
         self._target_pools = [self._pool_of(target) for target in job.targets]
-        self._pacer = make_pacer(asyncio.get_running_loop(), self._on_time)
+        self._timer = make_due_timer(asyncio.get_running_loop(), self._on_time)
         self._start_s = 0.0
         self._next: tuple[int, TraceRequest] | None = None
         self._next_due_s = math.inf  # due time of the next request
@@ -108,7 +108,7 @@ class Attack:
         if self._next is None:
             self._finish_if_done()
         else:
-            self._pacer.set(self._next_due_s)
+            self._timer.set(self._next_due_s)
 
     def stop(self, grace_s: float = _STOP_GRACE_S) -> None:
         """Send no more requests; those in flight get ``grace_s`` to end."""
@@ -116,7 +116,7 @@ class Attack:
         if not self._stopping:
             self._stopping = True
             self._next_due_s = math.inf
-            self._pacer.close()
+            self._timer.close()
             self._finish_if_done()
 
     def left_over(self) -> int:
@@ -142,7 +142,7 @@ class Attack:
                 self._end(shot, FAILED, cause=TIMEOUT)
 
     def close(self) -> None:
-        self._pacer.close()
+        self._timer.close()
         for pool in self._pools.values():
             pool.close()
         if self._watch is not None:
@@ -166,7 +166,7 @@ class Attack:
             self._end(shot, FAILED, head, size, cause=f"status {head.status}")
         else:
             self._end(shot, outcome, head, size)
-        # Many responses may be read before the pacer runs again, so check for due requests here.
+        # Many responses may be read before the timer runs again, so check for due requests here.
         if self._next_due_s < math.inf and _monotonic() >= self._next_due_s:
             self._send_due(_BETWEEN_MAX)
 
@@ -176,19 +176,19 @@ class Attack:
     # Stages of a request.
 
     def _on_time(self) -> None:
-        """Take up due requests, and set the pacer for the next one."""
+        """Take up due requests, and set the timer for the next one."""
         self._send_due(_BURST_MAX)
         if self._stopping:
             return
         if self._next is None:
-            self._pacer.close()
+            self._timer.close()
             self._finish_if_done()
         elif self._next_due_s == math.inf:
             return  # all clients wait for responses
         elif self._next_due_s - _monotonic() < _AWAKE_S:
             self._loop.call_soon(self._on_time)  # after reading responses
         else:
-            self._pacer.set(self._next_due_s)
+            self._timer.set(self._next_due_s)
 
     def _send_due(self, count_max: int) -> None:
         for _ in range(count_max):
@@ -241,7 +241,7 @@ class Attack:
             self._ask_again()
         elif self._pauses.next_s < self._next_due_s:
             self._next_due_s = self._pauses.next_s
-            self._pacer.set(self._next_due_s)
+            self._timer.set(self._next_due_s)
 
     def _ask_again(self) -> None:
         """A closed-loop client sends the next request of the trace, which repeats."""

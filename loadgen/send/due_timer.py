@@ -25,7 +25,7 @@ _SETTING = struct.Struct("=qqqq")  # interval and first expiry, each in seconds 
 _AT_ONCE_S = 1e-6
 
 
-class Pacer(Protocol):
+class DueTimer(Protocol):
     """Calls back once, at or soon after the time that was set last."""
 
     def set(self, at_s: float) -> None: ...
@@ -33,7 +33,7 @@ class Pacer(Protocol):
     def close(self) -> None: ...
 
 
-def make_pacer(loop: asyncio.AbstractEventLoop, call: Callable[[], None]) -> Pacer:
+def make_due_timer(loop: asyncio.AbstractEventLoop, call: Callable[[], None]) -> DueTimer:
     if sys.platform == "linux":
         with contextlib.suppress(OSError, AttributeError, NotImplementedError):
             return KernelTimer(loop, call)

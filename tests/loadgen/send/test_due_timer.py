@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from loadgen.send.pacer import KernelTimer, LoopTimer
+from loadgen.send.due_timer import KernelTimer, LoopTimer
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from loadgen.send.pacer import Pacer
+    from loadgen.send.due_timer import DueTimer
 
 pytestmark = pytest.mark.timing
 
@@ -23,7 +23,7 @@ KINDS = [LoopTimer, *([KernelTimer] if sys.platform == "linux" else [])]
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_timer_fires_after_its_time_and_can_be_set_again(
-    kind: Callable[[asyncio.AbstractEventLoop, Callable[[], None]], Pacer],
+    kind: Callable[[asyncio.AbstractEventLoop, Callable[[], None]], DueTimer],
 ) -> None:
     async def ring() -> list[float]:
         loop = asyncio.get_running_loop()
