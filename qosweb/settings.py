@@ -37,8 +37,8 @@ from qosweb.units import (
     Address,
     format_size,
     parse_address,
+    parse_count,
     parse_duration_s,
-    parse_positive_count,
     parse_positive_duration_s,
     parse_size,
 )
@@ -70,7 +70,7 @@ class ServeSettings:
     release_grace: float = _option(
         parse_duration_s, "TIME", "how long clients of a replaced release still get its files", default=600.0
     )
-    release_keep: int = _option(parse_positive_count, "N", "number of old releases to keep for a rollback", default=10)
+    release_keep: int = _option(parse_count, "N", "number of old releases to keep for a rollback", default=10)
     release_keep_age: float = _option(
         parse_positive_duration_s, "TIME", "how long to keep old releases", default=30 * 86_400.0
     )
@@ -137,7 +137,7 @@ class ServeSettings:
     access_log_rotate: int = _option(
         parse_size, "SIZE", "start a new log file at this size; 0 means never", default=256 << 20
     )
-    access_log_keep: int = _option(parse_positive_count, "N", "number of rotated log files to keep", default=8)
+    access_log_keep: int = _option(parse_count, "N", "number of rotated log files to keep", default=8)
 
     cache_size: int = _option(parse_size, "SIZE", "memory for cached pages", default=128 << 20)
     cache_file_max: int = _option(
@@ -156,9 +156,9 @@ class ServeSettings:
     upstream_timeout: float = _option(
         parse_positive_duration_s, "TIME", "time limit for --upstream to send data; then 504", default=30.0
     )
-    upstream_connections: int = _option(parse_positive_count, "N", "most connections to --upstream", default=200)
+    upstream_connections: int = _option(parse_count, "N", "most connections to --upstream", default=200)
     max_streams: int = _option(
-        parse_positive_count,
+        parse_count,
         "N",
         "most long streams: event streams, WebSockets, responses that outlast --stream-after",
         default=2_000,
@@ -205,9 +205,9 @@ class ServeSettings:
         default=False,
     )
 
-    max_connections: int = _option(parse_positive_count, "N", "most connections in total", default=12_000)
+    max_connections: int = _option(parse_count, "N", "most connections in total", default=12_000)
     max_connections_per_client: int = _option(
-        parse_positive_count, "N", "most connections of one client address (IPv6: one /64)", default=1_000
+        parse_count, "N", "most connections of one client address (IPv6: one /64)", default=1_000
     )
     client_share: int = _option(
         parse_client_share,
@@ -217,7 +217,7 @@ class ServeSettings:
     )
     max_request_line: int = _option(parse_head_size, "SIZE", "longest request line; beyond it 414", default=8 << 10)
     max_header_size: int = _option(parse_head_size, "SIZE", "largest request head; beyond it 431", default=32 << 10)
-    max_headers: int = _option(parse_positive_count, "N", "most header fields of a request; beyond it 431", default=100)
+    max_headers: int = _option(parse_count, "N", "most header fields of a request; beyond it 431", default=100)
     max_body: int = _option(
         parse_positive_size, "SIZE", "largest request body to forward to --upstream; beyond it 413", default=1 << 30
     )
@@ -227,9 +227,7 @@ class ServeSettings:
     body_timeout: float = _option(
         parse_positive_duration_s, "TIME", "time limit for a complete request body; then 408", default=600.0
     )
-    max_open_files: int = _option(
-        parse_positive_count, "N", "most files sent from disk at a time; beyond it 503", default=1_000
-    )
+    max_open_files: int = _option(parse_count, "N", "most files sent from disk at a time; beyond it 503", default=1_000)
 
     header_timeout: float = _option(
         parse_positive_duration_s, "TIME", "time limit for a complete request head", default=10.0

@@ -85,17 +85,10 @@ def parse_number(text: str, what: str) -> float:
     return float(text)
 
 
-def parse_positive_count(text: str) -> int:
+def parse_count(text: str) -> int:
     """Parse a whole number of at least one. Raises ValueError."""
     if not re.fullmatch(r"[0-9]{1,15}", text.strip()) or int(text) < 1:
         raise ValueError(f"'{text}' is not a whole number of at least 1")
-    return int(text)
-
-
-def parse_count(text: str) -> int:
-    """Parse a whole number. Raises ValueError."""
-    if not re.fullmatch(r"[0-9]{1,15}", text.strip()):
-        raise ValueError(f"'{text}' is not a whole number")
     return int(text)
 
 

@@ -12,7 +12,7 @@ from loadgen.trace.as_log import Cluster, all_shares, log_lines
 from loadgen.trace.files import Surveyor, TraceFacts
 from loadgen.trace.synthetic_spec import Unnameable, specification
 from qosweb.errors import UsageError, read_option
-from qosweb.units import parse_number, parse_positive_count, parse_positive_duration_s, parse_size
+from qosweb.units import parse_count, parse_number, parse_positive_duration_s, parse_size
 
 if TYPE_CHECKING:
     import argparse
@@ -70,7 +70,7 @@ def cluster_of(arguments: argparse.Namespace, mix: Sequence[MixPart]) -> Cluster
         parts[name] = number / 100
     if sum(parts.values()) > 1:
         raise UsageError(f"--share: the shares add up to {100 * sum(parts.values()):g}%, which is more than 100%")
-    nodes = read_option(parse_positive_count, arguments.nodes or "3", "--nodes")
+    nodes = read_option(parse_count, arguments.nodes or "3", "--nodes")
     if nodes > NODES_MAX:
         raise UsageError(f"--nodes {nodes}: at most {NODES_MAX}")
     capacity, size = (

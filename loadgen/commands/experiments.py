@@ -12,7 +12,7 @@ import msgspec
 
 from loadgen.send.spread import parse_spread
 from qosweb.errors import UsageError, read_option
-from qosweb.units import parse_number, parse_positive_count
+from qosweb.units import parse_count, parse_number
 
 if TYPE_CHECKING:
     import argparse
@@ -74,7 +74,7 @@ def _act(arguments: argparse.Namespace) -> int:
     parse_spread(arguments.spread, 2)
     if not arguments.seed.isdigit() or len(arguments.seed) > 12:
         raise UsageError(f"--seed: '{arguments.seed}' is not a whole number")
-    count = read_option(parse_positive_count, arguments.nodes, "--nodes") if arguments.nodes else 1
+    count = read_option(parse_count, arguments.nodes, "--nodes") if arguments.nodes else 1
     if count > _NODES_MAX:
         raise UsageError(f"--nodes: at most {_NODES_MAX}")
     size = Size(

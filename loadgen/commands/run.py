@@ -21,7 +21,7 @@ from loadgen.send.targets import split_address
 from loadgen.trace.files import read_trace, survey
 from loadgen.trace.request import WITH_BODY, TraceRequest, fault_in
 from qosweb.errors import UsageError, read_option
-from qosweb.units import parse_number, parse_positive_count, parse_positive_duration_s, parse_size
+from qosweb.units import parse_count, parse_number, parse_positive_duration_s, parse_size
 
 if TYPE_CHECKING:
     import argparse
@@ -144,14 +144,14 @@ def _redirects(text: str) -> int:
 
 # Options that are one value: the field of LoadOptions, how it is written, and what reads it.
 _VALUES: tuple[tuple[str, str, Callable[[str], float]], ...] = (
-    ("processes", "--processes", parse_positive_count),
-    ("connections", "--connections", parse_positive_count),
+    ("processes", "--processes", parse_count),
+    ("connections", "--connections", parse_count),
     ("timeout_s", "--timeout", parse_positive_duration_s),
     ("connect_timeout_s", "--connect-timeout", parse_positive_duration_s),
     ("send_within_s", "--send-within", parse_positive_duration_s),
     ("body_max", "--body-max", parse_size),
     ("redirects_max", "--redirects", _redirects),
-    ("clients", "-c", parse_positive_count),
+    ("clients", "-c", parse_count),
     ("lasting_s", "-z", parse_positive_duration_s),
     ("pause_s", "--pause", parse_positive_duration_s),
 )
