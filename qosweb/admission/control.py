@@ -24,7 +24,6 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from cluster.names import ProcessId
-from qosweb.admission.active_weights import ActiveWeights
 from qosweb.admission.capacity_meter import CapacityMeter
 from qosweb.admission.capacity_report import CapacityReporter
 from qosweb.admission.class_accounts import ClassAccounts
@@ -34,6 +33,7 @@ from qosweb.admission.processor_queue import ProcessorQueue
 from qosweb.admission.redirects import Redirects
 from qosweb.admission.resources import pool_name, resources_of
 from qosweb.engine.engine import Engine
+from qosweb.engine.local.active_weights import ActiveWeights
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Sequence
@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from qosweb.admission.resources import ResourceState
     from qosweb.engine.engine import EngineListener
     from qosweb.engine.local.request_ids import RequestId
+    from qosweb.engine.local.send_order import SendAccount
     from qosweb.engine.replicated.compiled_policy import CompiledPolicy
     from qosweb.engine.replicated.effects import EntryRejected, Reported, UpstreamsReported
     from qosweb.webqos.policy.environment import Environment
@@ -191,7 +192,7 @@ class AdmissionControl:
             processor.holds = processor.is_full
             self.refresh_limit()
 
-    def send_weights(self, accounts: Sequence[ClassAccount]) -> Sequence[int | None]:
+    def send_weights(self, accounts: Sequence[SendAccount]) -> Sequence[int | None]:
         """The weights of these classes while exactly they can send; see `active_weights`."""
         if self.engine is None:
             return [0] * len(accounts)

@@ -15,10 +15,10 @@ from __future__ import annotations
 from math import inf
 from typing import TYPE_CHECKING
 
-from qosweb.admission.active_weights import ActiveWeights
 from qosweb.admission.loop_busy_time import LoopBusyTime
 from qosweb.admission.outcomes import Denial, Wait
 from qosweb.engine.laws.saturation import WINDOW_S, SaturationLaw
+from qosweb.engine.local.active_weights import ActiveWeights
 from qosweb.engine.local.requests import EXPIRED, FULL
 from qosweb.engine.local.turn_order import TurnOrder
 from qosweb.webqos.values import PPM

@@ -15,14 +15,15 @@ their shares get the rest in the ratio of their shares.
 
 Returning classes. A queue is often empty for a moment, although its class demands more than it gets. Others use the
 gap, and their virtual times advance. The class makes up for it: it keeps its virtual time if it waited within the last
-KEPT_MS, which is about as long as its arrivals count as demand. A class that is away for longer has no credit: it
-starts at the least virtual time of the classes that have waited within KEPT_MS, and thus does not wait until others
-have made up for their gaps. Credit is bounded: no class that begins to wait is further behind the last start than what
-the whole capacity does in CREDIT_MS. To make up for that takes w_k CREDIT_MS of the pipe for class k, and at most
-CREDIT_MS for all classes together: that is the longest time for which a class that used the gaps is held back.
+KEPT_MS, in which most of what came before ceases to count as demand (see `flows`). A class that is away for longer has
+no credit: it starts at the least virtual time of the classes that have waited within KEPT_MS, and thus does not wait
+until others have made up for their gaps. Credit is bounded: no class that begins to wait is further behind the last
+start than what the whole capacity does in CREDIT_MS. To make up for that takes w_k CREDIT_MS of the pipe for class k,
+and at most CREDIT_MS for all classes together: that is the longest time for which a class that used the gaps is held
+back.
 Grants run ahead of free channels (see `pipes`), but not in a gap: while a class that was short of capacity within
 KEPT_MS does not wait, a class with a greater virtual time starts only where a channel is free. The other class may
-return before one would be.
+return before one would be. That holds from the moment when its last waiting request starts.
 
 The order of classes: first the always-available classes, oldest request first; then by virtual time; last the classes
 without a share, because classes of higher priority demand everything: they get what no other class can use.
@@ -46,7 +47,7 @@ if TYPE_CHECKING:
     from qosweb.engine.replicated.buckets import Bucket
     from qosweb.engine.replicated.classes import ClassState
 
-KEPT_MS = 1000
+KEPT_MS = 2000
 CREDIT_MS = 4000
 
 
@@ -211,7 +212,8 @@ class FairScheduler(ABC, Generic[PlaceId, AnyPlace, AnyStart]):
         roomy = [at for at, place in self.places.items() if place.has_room] if waiting else []
         if not roomy:
             return started
-        awaited = self._awaited_virtual(now_ms - KEPT_MS)
+        since_ms = now_ms - KEPT_MS
+        awaited = self._awaited_virtual(since_ms)
         order = [self._key(number, self.classes[number]) for number in waiting]
         heapify(order)
         classes, places = self.classes, self.places
@@ -240,6 +242,8 @@ class FairScheduler(ABC, Generic[PlaceId, AnyPlace, AnyStart]):
                 heapreplace(order, self._key(number, chosen))
             else:
                 heappop(order)
+                if chosen.short_ms > since_ms and (awaited is None or chosen.virtual < awaited):
+                    awaited = chosen.virtual
         return started
 
     def _awaited_virtual(self, since_ms: int) -> int | None:

@@ -3,7 +3,7 @@
 A client sends a request to one node. The request may start at once, wait, be redirected and arrive or not, or be
 cancelled at any time. A running request holds its channel for as long as its bytes take at the channel's rate. The
 judges compare the state machines with the outcomes recorded here.
-Below: host.
+Below: host, paced_sending.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, cast
 
 from cluster.names import ProcessId
 from qosweb.engine.local.requests import Decision, Deny, GoTo, Phase, Request, Start
+from qosweb.engine.sim.paced_sending import PacedSending
 
 if TYPE_CHECKING:
     from cluster.sim.seeded_random import SeededRandom
@@ -80,9 +81,14 @@ class NodeTally:
 class Clients:
     """All clients of a run."""
 
-    def __init__(self, world: World, chance: SeededRandom, *, follow_at_once: bool = False) -> None:
+    def __init__(
+        self, world: World, chance: SeededRandom, *, follow_at_once: bool = False, is_paced: bool = False
+    ) -> None:
+        """`is_paced`: responses share the pipe as the pacer divides it; otherwise each has the rate of its channel."""
         self.world = world
         self._follow_at_once = follow_at_once
+        self._is_paced = is_paced
+        self._pipes: dict[Host, PacedSending] = {}
         self.all: list[SimClient] = []
         self.tallies: dict[Host, NodeTally] = {}
         self.open: set[SimClient] = set()
@@ -188,7 +194,18 @@ class Clients:
         tally = self.tally(host)
         tally.started += 1
         tally.started_cost_most += max(client.arrival.cost, client.arrival.real_cost)
-        self.world.events.after(client.arrival.real_cost / rate_bps, self._finish, client, MOVES_MAX)
+        if self._is_paced:
+            self._send(client, host, rate_bps)
+        else:
+            self.world.events.after(client.arrival.real_cost / rate_bps, self._finish, client, MOVES_MAX)
+
+    def _send(self, client: SimClient, host: Host, rate_bps: int) -> None:
+        pipe = self._pipes.get(host)
+        if pipe is None:
+            pipe = self._pipes[host] = PacedSending(self.world.events, host)
+        policy, name = host.engine.machine.policy, client.arrival.name
+        number = policy.names.index(name) if name in policy.names else policy.default
+        pipe.send(name, number, client.arrival.real_cost, rate_bps, lambda: self._finish(client, MOVES_MAX))
 
     def _finish(self, client: SimClient, tries: int) -> None:
         host = client.at
@@ -286,7 +303,7 @@ class Clients:
     # ---- the queue that a request asks
 
     def _start_at_once(self, host: Host, number: int, arrival: Arrival) -> Request | None:
-        return host.engine.local_queue.start_at_once(number, arrival.cost)
+        return host.engine.local_queue.start_at_once(number, arrival.cost, may_exceed=self._is_paced)
 
     def _estimate(self, host: Host, number: int, arrival: Arrival) -> int:  # noqa: ARG002
         """The cost that the node expects."""

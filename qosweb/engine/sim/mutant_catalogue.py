@@ -83,9 +83,15 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "grants run ahead in gaps", "qosweb.engine.replicated.fair_queueing",
-        "        awaited = self._awaited_virtual(now_ms - KEPT_MS)",
+        "        awaited = self._awaited_virtual(since_ms)",
         "        awaited = None",
         "in a momentary gap of its queue a class loses the channels that become free later",
+    ),
+    Mutant(
+        "grants run ahead of the last request of a class", "qosweb.engine.replicated.fair_queueing",
+        "                    awaited = chosen.virtual",
+        "                    pass",
+        "a class that is behind loses the channels that become free after its last request has started",
     ),
     Mutant(
         "redirect takes the owner's channel", "qosweb.engine.replicated.scheduler",

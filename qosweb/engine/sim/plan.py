@@ -70,7 +70,7 @@ class EnginePlan(msgspec.Struct, frozen=True):
     """Everything that happens in a run.
 
     `lag`: seconds by which news of primary views reaches the engine late. `follows_at_once`: redirected clients arrive
-    soon, and all of them.
+    soon, and all of them. `is_paced`: responses share the pipe as the pacer of a real node divides it.
     """
 
     group: GroupPlan
@@ -85,6 +85,7 @@ class EnginePlan(msgspec.Struct, frozen=True):
     slots: dict[str, int] = {}  # of each server, at first
     slot_arrivals: tuple[SlotArrival, ...] = ()
     server_changes: tuple[ServerChange, ...] = ()
+    is_paced: bool = False
 
     @property
     def seed(self) -> int:

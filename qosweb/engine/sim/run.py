@@ -49,7 +49,8 @@ class EngineWorld:
             listener=listener, coded=group.coded,
         )  # fmt: skip
         self.world.events.handled_max = EVENTS_MAX
-        self.clients = Clients(self.world, self.world.chance.fork("clients"), follow_at_once=plan.follows_at_once)
+        chance = self.world.chance.fork("clients")
+        self.clients = Clients(self.world, chance, follow_at_once=plan.follows_at_once, is_paced=plan.is_paced)
         self.slot_judge = SlotJudge(self.world)
         self.slot_clients = SlotClients(self.world, self.clients.tallies, self.slot_judge)
         self.judge.slots = self.slot_judge

@@ -67,7 +67,7 @@ def make_sample_plan(
     )  # fmt: skip
     capacities = dict.fromkeys(nodes, NODE_BPS)
     policy = SAMPLE_NIGHT if by_night else SAMPLE
-    return EnginePlan(group, policy, 0.0, capacities, tuple(arrivals), (), (), follows_at_once=True)
+    return EnginePlan(group, policy, 0.0, capacities, tuple(arrivals), (), (), follows_at_once=True, is_paced=True)
 
 
 def sample_shares(

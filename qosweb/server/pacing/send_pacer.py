@@ -21,13 +21,13 @@ from collections import deque
 from time import perf_counter
 from typing import TYPE_CHECKING
 
-from qosweb.server.pacing.send_order import SendFlow, SendOrder
+from qosweb.engine.local.send_order import SendFlow, SendOrder
 
 if TYPE_CHECKING:
     import asyncio
 
     from qosweb.admission import Permit
-    from qosweb.server.pacing.send_order import WeightsOf
+    from qosweb.engine.local.send_order import WeightsOf
 
 UNLIMITED_BPS = 1e12
 IDLE_S = 0.010

@@ -148,11 +148,24 @@ def make_gap(line: Line, gap_ms: int, requests: int) -> None:
     line.wait("/b", [SHORT] * 100)
 
 
-def test_class_catches_up_after_a_short_gap() -> None:
+@pytest.mark.parametrize("gap_ms", [100, 1500])
+def test_class_catches_up_after_a_short_gap(gap_ms: int) -> None:
     line = Line(TWO)
-    make_gap(line, 100, 6)
+    make_gap(line, gap_ms, 6)
     got = Counter(name for name, _ in line.rounds(34))
     assert 6 + got["/a"] == pytest.approx((6 + 34) * 0.25, abs=1)  # as if there had been no gap
+
+
+def test_nothing_is_granted_ahead_when_the_last_request_of_a_class_that_is_behind_starts() -> None:
+    """Requests are so short that more than four are granted at once, but /b may return before the others start."""
+    cluster = Cluster(CHANNEL + TWO, "a", RATE)
+    a, b, brief = cluster.number("/a"), cluster.number("/b"), RATE // 80
+    cluster.tell("a", 0, started=[(1, a, LONG)], denied=[(b, 1, 10**6)])
+    of_a, of_b = range(2, 22), range(22, 25)
+    cluster.tell("a", 200, submitted=[(number, a if number in of_a else b, brief) for number in (*of_a, *of_b)])
+    cluster.effects.clear()
+    cluster.tell("a", finished=[(1, LONG)])
+    assert [one.number for one in cluster.effects if isinstance(one, Granted)] == [of_a[0], *of_b]
 
 
 def test_class_that_was_away_for_longer_does_not_catch_up() -> None:

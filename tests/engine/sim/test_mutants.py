@@ -38,9 +38,11 @@ SHOWN_BY: dict[str, int] = {
     "cancellations are not sent": 5,
 }
 NOTICED_BY: dict[str, Callable[[], None]] = {
-    "waiting classes demand everything": partial(test_sample_load.hold_the_ceiling_on_three_nodes, seeds=2),
+    "waiting classes demand everything": partial(test_sample_load.hold_the_ceiling_on_one_node, seeds=4),
     "virtual time is forgotten at once": partial(test_sample_load.hold_the_ceiling_on_one_node, seeds=4),
     "grants run ahead in gaps": test_sample_load.test_one_node_holds_the_ceiling_though_few_requests_wait,
+    "grants run ahead of the last request of a class":
+        test_scheduler.test_nothing_is_granted_ahead_when_the_last_request_of_a_class_that_is_behind_starts,
     "credit is unbounded": test_scheduler.test_credit_of_a_class_is_bounded,
     "weights are shares": test_scheduler.test_class_that_demands_little_has_the_weight_of_its_guarantee,
     "waits are estimated by weights": test_wait_estimate.test_class_that_gets_more_than_its_weight_waits_less,

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     import pytest
 
 FREE_MEAN_MAX, FREE_MAX, USED_MIN = 11.5, 12.5, 97.0  # per cent
+ONE_NODE_MEAN_MAX = 10.8
 FREE_MORE_MAX = 3.5  # points: about three free pages in a window of ten seconds
 NIGHT_MEAN_MAX = 60.0
 UNSERVED_MAX = 10.0
@@ -41,7 +42,7 @@ def test_one_node_holds_the_ceiling_though_few_requests_wait() -> None:
 def hold_the_ceiling_on_one_node(seeds: int) -> None:
     """A third of that load, for two channels: the queue of the paid pages is often empty."""
     found = [sample_shares(seed, "a", 40 / 3, 20 / 3) for seed in range(seeds)]
-    assert mean([share for one in found for share in one.free]) <= FREE_MEAN_MAX
+    assert mean([share for one in found for share in one.free]) <= ONE_NODE_MEAN_MAX
     assert mean([share for one in found for share in one.used]) >= USED_MIN
 
 

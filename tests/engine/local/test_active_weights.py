@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from qosweb.admission.active_weights import ActiveWeights
+from qosweb.engine.local.active_weights import ActiveWeights
 from qosweb.webqos import Environment
 from tests.engine.driver import policy_of
 

@@ -5,7 +5,7 @@ Two rules, the first before the second:
 - Minimum. A response that started at ``t0`` in a channel of rate ``r`` is due to have sent (costs included) at least
   ``r (t - t0)`` at time ``t``. Of the responses that are due, the one with the earliest due time is next. Those of
   always-available classes come first, and their first URGENT_BYTES are due at once. The channels of all responses fit
-  into the pipe (see `engine.local.local_queue`), so that every response keeps its minimum, unless its class is ahead
+  into the pipe (see `local_queue`), so that every response keeps its minimum, unless its class is ahead
   of its share by AHEAD_S: a class with few connections gets its share although another has many responses in service.
 - Shares. What is left goes to the class with the least virtual time, round robin within the class. The virtual time of
   a class advances by ``bytes / weight`` whenever it sends, by either rule. Always-available classes come first, classes
@@ -19,7 +19,8 @@ due for what it missed. One that is ahead of its minimum, because the pipe was i
 minimum holds again. A class that was not ready for a moment makes up for CREDIT_S of the whole rate at most.
 
 Pure: times are arguments. Invariant: a response is in the ring and in the heap of its class at most once each.
-Derivation of virtual time: `qosweb.engine.replicated.scheduler`.
+Derivation of virtual time: `qosweb.engine.replicated.fair_queueing`.
+Above: `qosweb.server.pacing.send_pacer`, and the simulator.
 """
 
 from __future__ import annotations
@@ -28,15 +29,13 @@ from collections import deque
 from heapq import heappop, heappush, heapreplace
 from itertools import count
 from math import inf
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from qosweb.admission import ClassAccount
-
     # The weights of classes that can send, in parts per million, if no others can. None: always available.
-    WeightsOf = Callable[[list[ClassAccount]], Sequence[int | None]]
+    WeightsOf = Callable[["list[SendAccount]"], Sequence[int | None]]
 
 LEAD_S = 0.25
 LAG_S = 0.25
@@ -47,12 +46,21 @@ RING_SPARE = 16
 PPM = 1_000_000
 
 
+class SendAccount(Protocol):
+    """The class of a response."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def number(self) -> int: ...
+
+
 class SendFlow:
     """A response in service, as the order of sending sees it."""
 
     __slots__ = ("account", "cost", "has_channel", "in_heap", "in_ring", "is_ready", "rate_bps", "ready_at", "start_s")
 
-    def __init__(self, account: ClassAccount, rate_bps: int, start_s: float) -> None:
+    def __init__(self, account: SendAccount, rate_bps: int, start_s: float) -> None:
         self.account = account
         self.rate_bps = rate_bps  # of its channel
         self.start_s = start_s  # from which its minimum counts
@@ -73,7 +81,7 @@ class SendClass:
 
     __slots__ = ("account", "due", "ready", "ring", "spare", "virtual", "weight")
 
-    def __init__(self, account: ClassAccount) -> None:
+    def __init__(self, account: SendAccount) -> None:
         self.account = account
         self.ring: deque[SendFlow] = deque()  # may contain responses that are no longer ready
         self.due: list[tuple[float, int, SendFlow]] = []  # a heap of those with a channel; the same

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from qosweb.admission.class_accounts import ClassAccount
-from qosweb.server.pacing.send_order import LEAD_S, RING_SPARE, URGENT_BYTES, SendFlow, SendOrder
+from qosweb.engine.local.send_order import LEAD_S, RING_SPARE, URGENT_BYTES, SendFlow, SendOrder
 
 QUANTUM = 1000
 RATE = 1_000_000.0
