@@ -61,7 +61,8 @@ def introduction(nodes: DemoNodes, spec: Path, evening: Path, *, keeps_logs: boo
     join = " ".join(f"--join {one.group}" for one in nodes.members[:2])
     newcomer = shlex.join(nodes.options(f"n{len(nodes.members) + 1}", "--listen", "127.0.0.1:0", "--admin", "none"))
     steps = [
-        ("watch the cluster", f"{qosweb} status --admin {first.admin} --watch"),
+        ("watch the cluster, with queues and latency", f"{qosweb} top --admin {first.admin}"),
+        ("the same as text, every second", f"{qosweb} status --admin {first.admin} --watch"),
         ("request a page; the response names its class", f"curl -si {first.url}/free/ | grep QoS"),
         ("overload by readers: other classes keep their service", f"{loadgen} trace --rate 150 --duration 30s {crowd}"),
         (
