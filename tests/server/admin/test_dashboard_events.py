@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -48,6 +48,15 @@ def texts(node: RunningNode, kind: str) -> list[str]:
     return [one["text"] for one in events(node) if one["kind"] == kind]
 
 
+@contextmanager
+def overload(node: RunningNode) -> Iterator[None]:
+    with ExitStack() as stack:
+        for _ in range(8):  # 480 KB, at 200 KB/s
+            connection = stack.enter_context(RawConnection(node.port))
+            connection.send(b"GET /thick.html HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        yield
+
+
 def test_a_published_release_is_an_event(node: RunningNode) -> None:
     wait_for(lambda: texts(node, "release") == ["release 1 is served"], "the release")
 
@@ -64,10 +73,7 @@ def test_a_block_is_an_event_and_its_end_too(node: RunningNode) -> None:
 
 
 def test_a_contended_resource_is_an_event_and_its_end_too(node: RunningNode) -> None:
-    with ExitStack() as stack:
-        for _ in range(8):  # 480 KB, at 200 KB/s
-            connection = stack.enter_context(RawConnection(node.port))
-            connection.send(b"GET /thick.html HTTP/1.1\r\nHost: localhost\r\n\r\n")
+    with overload(node):
         wait_for(lambda: texts(node, "resource"), "requests wait")
     wait_for(lambda: len(texts(node, "resource")) == 2, "no request waits")
     begun, ended = texts(node, "resource")
@@ -76,10 +82,11 @@ def test_a_contended_resource_is_an_event_and_its_end_too(node: RunningNode) -> 
     assert ended.endswith(" is no longer contended")
 
 
-def test_the_dashboard_lists_them(node: RunningNode, tmp_path: Path) -> None:
+def test_the_dashboard_lists_them_and_fits_a_phone(node: RunningNode, tmp_path: Path) -> None:
     program = find_browser()
     if program is None:
         pytest.skip("needs Chromium (./dev setup --full)")
+    wait_for(lambda: len(texts(node, "resource")) % 2 == 0, "no request waits")
     asyncio.run(_look(program, node, tmp_path))
 
 
@@ -93,5 +100,10 @@ async def _look(program: str, node: RunningNode, folder: Path) -> None:
         )
         for kind in ("policy", "release", "block", "resource"):
             assert [text for name, text in rows if name == kind][::-1] == texts(node, kind)
+        with overload(node):
+            await tab.wait_for("!document.getElementById('resources-part').hidden")
+            assert await tab.evaluate(
+                "[...document.querySelectorAll('.wide')].filter(one => one.scrollWidth > one.clientWidth).length"
+            ) == 0  # fmt: skip
         assert await tab.evaluate("document.documentElement.scrollWidth") <= 390
         assert tab.errors == []
