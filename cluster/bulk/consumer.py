@@ -47,21 +47,24 @@ COMPLETE_BEATS = 4  # heartbeats after which Complete is repeated
 PROGRESS_BEATS = 10  # heartbeats between two reports of progress, at most
 REPORT_PACKETS = 512  # packets between two reports, at most
 FIRST_PACKETS = 4  # packets before the first report, which tells the producer how much room there is
+SAME_NAKS = 4  # NAKs without an answer after which others are asked too
+UNANSWERED_MAX = 16  # NAKs without an answer after which nobody has the packets; four more for each member
 OPEN_END = 256  # packets beyond the known ones that are asked for when the end of a message is not known
 
 
 class Incoming:
     """A message that is being received."""
 
-    __slots__ = ("arrived", "asked", "denied", "gaps", "heard_at", "meter", "nak_at", "parameters", "producer",
-                 "report_at", "reported", "rounds", "told_at")  # fmt: skip
+    __slots__ = ("arrived", "asked", "denied", "gaps", "heard_at", "heard_of", "meter", "nak_at", "parameters",
+                 "producer", "report_at", "reported", "rounds", "told_at")  # fmt: skip
 
     def __init__(self, producer: ProcessId, parameters: Parameters, now: float) -> None:
         self.producer = producer
         self.parameters = parameters  # of the producer
         self.meter = ReceptionMeter(now)
         self.gaps = Gaps()
-        self.heard_at = -inf  # when a packet of its producer arrived
+        self.heard_at = -inf  # when a packet of it arrived
+        self.heard_of = producer  # who sent that packet: the producer, or a member that repairs
         self.arrived = 0  # packets
         self.reported = 0  # of these, the producer was told
         self.rounds = NakRounds()
@@ -137,6 +140,7 @@ class Consumer:
             if gaps.arrived(data.packet, is_end=data.is_end):
                 message.arrived += 1
                 message.asked = 0
+                message.heard_of = sender
                 message.meter.on_packet(self._context.now, data.packet)
                 if is_gap:
                     message.meter.on_lost(data.packet - seen)
@@ -172,13 +176,13 @@ class Consumer:
             return False
         context = self._context
         header = context.knowledge.short_header(context.flow.parameters)
+        context.send(sender, EmptyPacket(self._header(), nak.number, packets, True))  # first: it names this process
         room = context.flow.window
         for first, end in nak.ranges[:NAK_RANGES_MAX]:
             for packet in range(first, min(end, packets, first + room)):
                 payload = context.spool.read(nak.number, packet)
                 context.send(sender, DataPacket(header, nak.number, packet, packet == packets - 1, payload))
                 room -= 1
-        context.send(sender, EmptyPacket(self._header(), nak.number, packets, True))
         return True
 
     def on_status(self) -> None:
@@ -371,21 +375,23 @@ class Consumer:
         if message.rounds.asked_to > asked_to:
             first = next(max(first, asked_to) for first, end in ranges if end > asked_to)
             message.meter.on_nak(context.now, first, context.now + again_s)
+        elif message.asked:
+            message.meter.on_silence(context.now, context.now + again_s)
         self.naks += 1
         message.asked += 1
         context.send(target, Nak(self._wish(message), number, ranges))
         return True
 
     def _peer_to_ask(self, number: int, message: Incoming) -> ProcessId | None:
-        """The producer, and after some NAKs without an answer all members in turn. None: nobody has the packets."""
+        """Who answered last, and after some NAKs without an answer all in turn. None: nobody has the packets."""
         context = self._context
         if context.knowledge.status(number) is not Status.ACCEPTED:
             return message.producer  # undecided: only the producer has to have it
-        patience, members = context.flow.retention, context.knowledge.members
+        members = context.knowledge.members
         able = [member for member in members if member not in message.denied and member != context.me]
-        if message.asked < patience and message.producer in able:
-            return message.producer
-        if not able or message.asked > patience + 4 * len(members):
+        if message.asked < SAME_NAKS and message.heard_of in able:
+            return message.heard_of
+        if not able or message.asked > UNANSWERED_MAX + 4 * len(members):
             return None
         return able[message.asked % len(able)]
 

@@ -32,7 +32,7 @@ HEARTBEAT_MS_MAX = 1000
 NAK_BEATS = 3  # heartbeats after which a NAK is repeated, at least
 FIRST_BEATS = 12  # the same, as long as no repair was measured
 WAIT_S_MAX = 2.0  # the same, at most
-DOUBLINGS_MAX = 6  # of that time while nothing arrives
+DOUBLINGS_MAX = 3  # of that time while nothing arrives
 REPAIR_BEATS = 4.0  # a repair that takes longer than this, after its NAK, needs a longer heartbeat
 
 
@@ -154,6 +154,11 @@ class ReceptionMeter:
         """This packet is asked for, for the first time."""
         if self._probe is None:
             self._probe = (packet, now, again_at)
+
+    def on_silence(self, now: float, again_at: float) -> None:
+        """Nothing arrived since the last NAK. It was lost, or who got it is gone: the time of the next one counts."""
+        if self._probe is not None:
+            self._probe = (self._probe[0], now, again_at)
 
     def wait_s(self, heartbeat_s: float, unanswered: int) -> float:
         """The time after which to ask again, if the last `unanswered` NAKs brought nothing."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cluster.bulk.consumer import BEHIND_MAX
+from cluster.bulk.consumer import BEHIND_MAX, SAME_NAKS
 from cluster.bulk.effects import DeliverMessage, MembersChanged, MissedMessages, SendState, SendTo
 from cluster.bulk.packets import (
     T_MAX,
@@ -21,6 +21,9 @@ from tests.cluster.bulk.single import A, B, C, Single
 
 if TYPE_CHECKING:
     from cluster.names import ProcessId
+
+
+GONE_S = 15.0  # virtual: all members are asked within this time
 
 
 def announce(single: Single) -> None:
@@ -118,18 +121,33 @@ def test_answered_naks_are_no_sign_that_packets_are_lost_for_good() -> None:
     assert set(nak_targets(single)) == {B}
 
 
-def test_a_producer_that_is_there_is_asked_again_after_the_others() -> None:
-    """A member that denied has no answer, a producer that did not answer may have one."""
+def test_all_members_are_asked_when_the_producer_does_not_answer() -> None:
+    """The producer may be gone, and is asked again all the same. A member that denied has no answer."""
     single = Single(C)
     single.add(RecentMessage(Status.ACCEPTED, B))
     announce(single)
-    single.beats(1)
-    single.receive(A, NakDeny(single.header(), 4))
-    asked = []
-    while single.process.consumer.incoming[4].asked < single.process.context.flow.retention + 3:
+    asked: list[ProcessId] = []
+    while len(asked) < SAME_NAKS + 4:
         single.beats(3)
         asked += nak_targets(single)
-    assert set(asked) == {B}
+    assert asked[:SAME_NAKS] == [B] * SAME_NAKS
+    assert set(asked[SAME_NAKS:]) == {A, B}
+    assert single.now < GONE_S
+    single.receive(A, NakDeny(single.header(), 4))
+    single.beats(200)
+    assert set(nak_targets(single)) == {B}
+
+
+def test_who_repairs_is_asked_for_the_rest() -> None:
+    """Otherwise every part of a repair waits until the producer, which is gone, has not answered."""
+    single = Single(C)
+    single.add(RecentMessage(Status.ACCEPTED, B))
+    announce(single)
+    single.receive(A, DataPacket(single.short_header(), 4, 0, False, b"0"))
+    single.receive(A, EmptyPacket(single.header(), 4, 9, True))
+    single.take()
+    single.beats(3)
+    assert nak_targets(single) == [A]
 
 
 def test_repairs_a_message_that_it_has() -> None:
