@@ -80,6 +80,7 @@ BULK_MUTANTS: tuple[Mutant, ...] = (
         "        if packet.request == request:\n            self._send_token(sender, request, number)",
         "        if packet.request == request:\n            pass",
         "a producer whose token was lost waits for ever",
+        shown_by=5,
     ),
     # ---- the producer
     Mutant(
