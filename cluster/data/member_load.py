@@ -13,7 +13,6 @@ REPORT_EVERY_S = 0.005
 SERVICE_CHANGE = 0.1  # of the time for one query, that is worth a report
 SERVICE_S = 0.001  # assumed time for a query at a member that has not reported
 SERVICE_MIN_S = 1e-6
-ANSWERS_HELD_S, ANSWERS_HELD_MAX_S = 0.005, 0.05
 AGING = 0.1  # weight of the last query in the mean time for one
 
 
@@ -78,8 +77,3 @@ class ServiceTime:
     @property
     def mean_us(self) -> int:
         return round(self.mean_s * 1e6)
-
-
-def answers_held_s(waiting: int, service_s: float) -> float:
-    """How long a member collects answers, to send them together: a tenth of the time for which queries wait there."""
-    return min(ANSWERS_HELD_MAX_S, max(ANSWERS_HELD_S, waiting * service_s / 10))

@@ -30,7 +30,7 @@ from math import inf
 from typing import TYPE_CHECKING, Protocol
 
 from cluster.actions import DataQuery
-from cluster.data.member_load import LoadReports, MemberLoad, ServiceTime, answers_held_s
+from cluster.data.member_load import LoadReports, MemberLoad, ServiceTime
 from cluster.layer import Ejected, LoadChanged, QueryAnswered
 from cluster.messages import Answers, Expertise, Queries, Query, QueryAnswer
 
@@ -46,6 +46,7 @@ if TYPE_CHECKING:
 NORMAL, COLLECTION = "normal", "expertise_collection"
 LEAST_LOADED = "least loaded"
 BY_TURNS = -1  # Query.to of a query that is answered by round robin
+ANSWERS_HELD_S = 0.005  # how long a busy member collects answers, to send them together
 ANSWER_BYTES_MAX = 4 * 1024 * 1024
 QUERIES_LEN_MAX = 100_000  # queries that wait here; a member that sends more violates the protocol
 
@@ -388,8 +389,7 @@ class DataReplica:
 
     def _send_answers(self) -> None:
         """output ptpsnd(c, a, l, g)_{p,p'}, for several c. While more queries wait, answers wait for each other."""
-        held_s = answers_held_s(len(self.queries), self._service.mean_s)
-        if self.queries and self.context.now - self._held_since < held_s:
+        if self.queries and self.context.now - self._held_since < ANSWERS_HELD_S:
             return
         assert self.view is not None
         for origin, answers in self._answers.items():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cluster.data.member_load import REPORT_EVERY_S, SERVICE_S, LoadReports, MemberLoad, ServiceTime, answers_held_s
+from cluster.data.member_load import REPORT_EVERY_S, SERVICE_S, LoadReports, MemberLoad, ServiceTime
 
 
 def test_own_queries_on_the_way_count() -> None:
@@ -50,8 +50,3 @@ def test_the_time_for_a_query_is_measured_only_while_queries_wait() -> None:
     assert time.mean_us == 2_000
     time.on_executed(5.012, more=False)
     assert time.mean_us == 2_800
-
-
-def test_answers_wait_for_each_other_a_tenth_of_what_queries_wait() -> None:
-    held_ms = [round(1e3 * answers_held_s(waiting, 0.002)) for waiting in (0, 5, 100, 1_000)]
-    assert held_ms == [5, 5, 20, 50]
