@@ -19,7 +19,7 @@ SPECS = Path(__file__).parents[2] / "webqos_specs"
 FILES = sorted(SPECS.rglob("*.webqos"))
 EXPERIMENTS = (
     "shares-16k", "shares-128k", "always-16k", "always-128k", "sizes", "flash-crowd", "contention", "throughput",
-    "response", "scale-out", "partition", "successive-failures", "peers",
+    "response", "scale-out", "partition", "successive-failures", "peers", "upstream", "upstream-failing",
 )  # fmt: skip
 MONDAY_NOON = Environment(time_s=12 * 3600, weekday=0)
 MB = 1 << 20

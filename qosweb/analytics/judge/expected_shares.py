@@ -5,8 +5,9 @@ is the amount that was served. A request that was denied or expired, or whose cl
 response size of its class. In a pool of resources that the log knows, waiting is demand, too: a class that had a
 request waiting for a part of the time asked for at least that part of its share, also if none was denied. A response in
 service is not interrupted, so each period of waiting may be one response short of that (the bound of packet fair
-queueing); a class whose small requests only wait for the end of a large response is not starved. The expected amount of
-a class is what the language's own division gives for this demand, moment by moment.
+queueing), also where a period goes on in the next moment; a class whose small requests only wait for the end of a large
+response is not starved. The expected amount of a class is what the language's own division gives for this demand,
+moment by moment.
 Neighbours: ``share_verdicts``, ``rate_verdicts`` and ``priority_verdicts`` compare the log with these amounts.
 """
 
@@ -204,23 +205,35 @@ class ExpectedShares:
             self.policy.model, self.policy.coverage, self.binding, ShareBasis(self.nodes[0], per_s, max(1, size))
         )
         if not self.part.moments:
-            return [self._divided(division, self.got, self.asked, self.total, {})]
-        return [self._divided(division, *amounts) for amounts in self._amounts() if amounts[2] > 0]
+            return [self._divided(division, self.got, self.asked, self.total, {}, {})]
+        excused: dict[int, float] = {}
+        return [self._divided(division, *amounts, excused) for amounts in self._amounts() if amounts[2] > 0]
 
     def _divided(
-        self, division: Division, got: list[float], asked: list[float], total: float, backlog: Mapping[int, _Backlog]
+        self,
+        division: Division,
+        got: list[float],
+        asked: list[float],
+        total: float,
+        backlog: Mapping[int, _Backlog],
+        excused: dict[int, float],
     ) -> DividedMoment:
-        """Divides one moment. A class that had a request waiting for some time asked for all that it was due then."""
+        """Divides one moment. A class that had a request waiting for some time asked for all that it was due then.
+
+        ``excused``: how much a class may still be short in a period of waiting that goes on; kept up to date.
+        """
         demand = [min(PPM, round(amount * PPM / total)) for amount in asked]
+        one_response = max(self.response_max)
+        before = {at: min(left, one_response) for at, left in excused.items()}
+        excused.clear()
         if backlog:
             due = division.shares([PPM if at in backlog else ppm for at, ppm in enumerate(demand)])
-            one_response = max(self.response_max)
-            asked = [
-                max(has, waited.part * due[at] * total / PPM - waited.periods * one_response)
-                if (waited := backlog.get(at))
-                else has
-                for at, has in enumerate(asked)
-            ]
+            asked = list(asked)
+            for at, waited in backlog.items():
+                wanted = waited.part * due[at] * total / PPM
+                excuse = before.get(at, 0.0) + waited.periods * one_response
+                asked[at] = max(asked[at], wanted - excuse)
+                excused[at] = max(0.0, excuse - wanted)
             demand = [min(PPM, round(amount * PPM / total)) for amount in asked]
         shares = division.shares(demand)
         left = total - sum(got[at] for at in self.binding.always)

@@ -15,11 +15,12 @@ their shares get the rest in the ratio of their shares.
 
 Returning classes. A queue is often empty for a moment, although its class demands more than it gets. Others use the
 gap, and their virtual times advance. The class makes up for it: it keeps its virtual time if it waited within the last
-KEPT_MS, in which most of what came before ceases to count as demand (see `flows`). A class that is away for longer has
-no credit: it starts at the least virtual time of the classes that have waited within KEPT_MS, and thus does not wait
-until others have made up for their gaps. Credit is bounded: no class that begins to wait is further behind the last
-start than what the whole capacity does in CREDIT_MS. To make up for that takes w_k CREDIT_MS of the pipe for class k,
-and at most CREDIT_MS for all classes together: that is the longest time for which a class that used the gaps is held
+KEPT_MS, in which most of what came before ceases to count as demand (see `flows`). A longer memory would let a class
+make up for a lull in which it wanted little, and others then get less than they are due. A class that is away for
+longer has no credit: it starts at the least virtual time of the classes that have waited within KEPT_MS, and thus does
+not wait until others have made up for their gaps. Credit is bounded: no class that begins to wait is further behind the
+last start than what the whole capacity does in CREDIT_MS. To make up for that takes w_k CREDIT_MS of the pipe for class
+k, and at most CREDIT_MS for all classes together: that is the longest time for which a class that used the gaps is held
 back.
 Grants run ahead of free channels (see `pipes`), but not in a gap: while a class that was short of capacity within
 KEPT_MS does not wait, a class with a greater virtual time starts only where a channel is free. The other class may
@@ -47,7 +48,7 @@ if TYPE_CHECKING:
     from qosweb.engine.replicated.buckets import Bucket
     from qosweb.engine.replicated.classes import ClassState
 
-KEPT_MS = 2000
+KEPT_MS = 1000
 CREDIT_MS = 4000
 
 

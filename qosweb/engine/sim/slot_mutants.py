@@ -141,8 +141,8 @@ SLOT_MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "untold requests do not count", "qosweb.engine.local.slot_queue",
-        "        return free > more and (members < 2 or more < max(1, free // members))",
-        "        return free > 0",
+        "        return name, most, free, len(server.uses), server.epoch",
+        "        return name, WAITING_MAX if free else 0, free, len(server.uses), server.epoch",
         "a node starts at a free slot as many requests as come before its next batch",
     ),
     Mutant(

@@ -34,9 +34,9 @@ def resource(log: Log, ts: float, name: str, cause: str | None, **fields: Any) -
     log.lines.append(event | fields)
 
 
-def log_of(cause: str | None = "server") -> Log:
+def log_of(cause: str | None = "server", spec: str = SPEC) -> Log:
     """A log whose pool is contended all the time."""
-    log = Log(SPEC, nodes=("n1",))
+    log = Log(spec, nodes=("n1",))
     for name in ("one", "two"):
         resource(log, -2, name, None)
         if cause:
@@ -103,6 +103,14 @@ def test_a_response_in_service_is_not_interrupted(
     """Small requests of /a, one after the other, wait for the end of one of eight large responses, or far longer."""
     log = serve(serve(log_of(), "/a", 5, 2.0, queue_ms), "/b", 40, 200.0, 250.0)
     assert outcomes(findings_of(spark, log, tmp_path))["share at least"] == outcome
+
+
+def test_a_wait_for_the_end_of_a_response_may_go_on_in_the_next_second(spark: SparkSession, tmp_path: Path) -> None:
+    """With a short lifetime, each second is divided for itself."""
+    log = serve(log_of(spec=SPEC.replace("30s", "500ms")), "/b", 5, 400.0, 250.0)
+    for at in range(0, SECONDS, 2):
+        log.request(at + 1.15, "/a", queue_ms=300.0, resource="one", work=2.0, service_ms=2.0)
+    assert outcomes(findings_of(spark, log, tmp_path))["share at least"] == HELD
 
 
 def test_a_class_that_waits_all_the_time_is_starved_although_responses_are_large(

@@ -17,7 +17,7 @@ from tests.support.sites import LARGE, write_site
 from tests.support.waiting import wait_for
 
 TOKEN = "0123456789abcdef-token"
-BASE_UNITS = ("_seconds", "_bytes", "_bytes_per_second", "_total", "_ratio", "_info")
+BASE_UNITS = ("_seconds", "_bytes", "_bytes_per_second", "_requests_per_second", "_total", "_ratio", "_info")
 COUNTED_THINGS = (
     "_entries",
     "connections",
@@ -31,6 +31,7 @@ COUNTED_THINGS = (
     "slots",
     "waiting_requests",
     "contended",
+    "upstream_up",
 )
 
 
