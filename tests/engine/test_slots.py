@@ -233,6 +233,16 @@ def test_a_server_that_is_out_gets_nothing_unless_all_are_out() -> None:
     assert gateway.most["app"] == 2
 
 
+def test_the_fast_path_sees_at_once_that_a_server_is_out() -> None:
+    gateway = Gateway(SHARES, report("app", 4), report("other", 4))
+    queue = gateway.engine.slot_queue(TWO)
+    assert queue.start_at(0, "app") is not None
+    gateway.engine.report_upstreams([report("app", 4, Vote.OUT), report("other", 4)])
+    gateway.turn()
+    assert queue.start_at(0, "app") is None
+    assert queue.start_at(0, "other") is not None
+
+
 def test_always_available_requests_exceed_a_full_server_but_no_more_than_its_limit() -> None:
     gateway = Gateway(SHARES + "</now>.available = always\n", report("app", 4))
     gateway.load("/b", 400, lambda: 0.1, 3.0)
