@@ -13,7 +13,7 @@ import tempfile
 from pathlib import Path
 
 from loadgen.experiments.namespaces import NamespacesUnavailable
-from tests.bench.bulk_contenders import CONTENDERS, Transfer, median
+from tests.bench.bulk_contenders import CONTENDERS, Run, Transfer, median
 from tests.bench.bulk_network import BulkNetwork
 
 LINE_MBIT = 300
@@ -73,8 +73,12 @@ def _compare(names: list[str], runs: int, receivers: int, loss: float, content: 
 
 
 def _run(name: str, receivers: int, loss: float, content: Path) -> Transfer:
-    with BulkNetwork(receivers, LINE_MBIT, loss) as network, tempfile.TemporaryDirectory(dir=content.parent) as place:
-        return CONTENDERS[name](network, content, Path(place))
+    with (
+        BulkNetwork(receivers, LINE_MBIT, loss) as network,
+        tempfile.TemporaryDirectory(dir=content.parent) as place,
+        Run(network, content, Path(place)) as run,
+    ):
+        return CONTENDERS[name](run)
 
 
 def _print(name: str, receivers: int, loss: float, found: Transfer) -> None:

@@ -12,7 +12,7 @@ import sys
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 from cluster.runtime.net.keys import make_key_file
 from tests.bench.bulk_network import SENDER
@@ -116,6 +116,15 @@ class Run:
         process.wait()
         raise TimeoutError(f"{name} did not end: {self.log(name)[-500:]}")
 
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        """Kills what a failed transfer has left."""
+        for process in self.processes.values():
+            process.kill()
+            process.wait()
+
     def stop_all(self, number: signal.Signals = signal.SIGTERM) -> None:
         for name in list(self.processes):
             self.processes[name].send_signal(number)
@@ -140,8 +149,8 @@ class Run:
         return Transfer(seconds, 8e-6 * size / seconds, wire_bytes / size, cpu, self.cpu[SENDER], absent=absent)
 
 
-def bulk(network: BulkNetwork, content: Path, place: Path) -> Transfer:
-    run = Run(network, content, place)
+def bulk(run: Run) -> Transfer:
+    network, content, place = run.network, run.content, run.place
     make_key_file(place / "key")
     members = ["--key-file", str(place / "key"), "--multicast", f"{GROUP}:{PORT}", "--interface", "eth0"]
     contact = ""
@@ -149,8 +158,8 @@ def bulk(network: BulkNetwork, content: Path, place: Path) -> Transfer:
         join = ["--join", contact] if contact else ["--found"]
         run.start(name, sys.executable, "-m", "cluster", "receive", str(place / name), "--name", name,
                   "--listen", f"{network.address(name)}:0", *members, *join)  # fmt: skip
-        wait_for(lambda name=name: "listens at" in run.log(name), f"{name} to listen")  # type: ignore[misc]
-        contact = contact or run.log(name).split()[-1]
+        wait_for(lambda name=name: "receives from" in run.log(name), f"{name} to join")  # type: ignore[misc]
+        contact = contact or re.findall(r"listens at (\S+)", run.log(name))[0]
     before, lost, group_bytes = network.wire_bytes(), network.lost(), network.tcp_bytes()
     run.start(SENDER, sys.executable, "-m", "cluster", "send", str(content), "--name", SENDER, "--spool", str(place),
               "--listen", f"{network.address(SENDER)}:0", *members, "--join", contact)  # fmt: skip
@@ -183,8 +192,8 @@ def _timed(run: Run, file: str, is_there: Callable[[str], bool]) -> tuple[float,
     return time.monotonic() - start, run.network.wire_bytes() - before
 
 
-def udpcast(network: BulkNetwork, content: Path, place: Path) -> Transfer:
-    run = Run(network, content, place)
+def udpcast(run: Run) -> Transfer:
+    network, content, place = run.network, run.content, run.place
     for name in network.receivers:
         (place / name).mkdir()
         run.start(name, "udp-receiver", "--file", str(place / name / content.name), "--interface", "eth0", "--nokbd",
@@ -198,8 +207,8 @@ def udpcast(network: BulkNetwork, content: Path, place: Path) -> Transfer:
     return run.measure(seconds, wire_bytes, content.name)
 
 
-def uftp(network: BulkNetwork, content: Path, place: Path) -> Transfer:
-    run = Run(network, content, place)
+def uftp(run: Run) -> Transfer:
+    network, content, place = run.network, run.content, run.place
     for name in network.receivers:
         (place / name).mkdir()
         run.start(name, "uftpd", "-d", "-D", str(place / name), "-I", "eth0", "-M", GROUP, "-B", "8388608")
@@ -211,9 +220,9 @@ def uftp(network: BulkNetwork, content: Path, place: Path) -> Transfer:
     return run.measure(seconds, wire_bytes, content.name)
 
 
-def tcp(network: BulkNetwork, content: Path, place: Path) -> Transfer:
+def tcp(run: Run) -> Transfer:
     """A stream to each receiver, at the same time."""
-    run = Run(network, content, place)
+    network, content, place = run.network, run.content, run.place
     for name in network.receivers:
         (place / name).mkdir()
         run.start(name, sys.executable, "-c", _TCP_RECEIVER, str(TCP_PORT), str(place / name / content.name))
@@ -227,7 +236,7 @@ def tcp(network: BulkNetwork, content: Path, place: Path) -> Transfer:
     return run.measure(seconds, wire_bytes, content.name)
 
 
-CONTENDERS: dict[str, Callable[[BulkNetwork, Path, Path], Transfer]] = {
+CONTENDERS: dict[str, Callable[[Run], Transfer]] = {
     "bulk": bulk,
     "udpcast": udpcast,
     "uftp": uftp,

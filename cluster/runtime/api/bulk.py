@@ -76,6 +76,7 @@ class Bulk:
         self._drained = asyncio.Event()  # nobody needs content of this member any more
         self._drained.set()
         self._missed = False
+        self._joined: asyncio.Future[int] = self._loop.create_future()
         self._closed = False
         self.error: Exception | None = None  # why this member stopped
         self._leaving: asyncio.Future[None] | None = None
@@ -125,6 +126,13 @@ class Bulk:
             await self.close()
             raise
         return self
+
+    async def joined(self) -> int:
+        """Wait until this process is a member. Returns the number of the first message that it can receive.
+
+        A message that was begun earlier does not reach it. Raises BulkClosed.
+        """
+        return await asyncio.shield(self._joined)
 
     # ---- sending
 
@@ -286,6 +294,7 @@ class Bulk:
         log.warning("this member joins again: %s", reason)
 
     def on_joined(self, first: int) -> None:
+        _resolve(self._joined, first + 1)
         if self._missed:
             self._missed = False
             self._put(BulkGap(first))
@@ -349,11 +358,16 @@ class Bulk:
         self._driver.stop()
         futures: list[asyncio.Future[Any]] = [*self._outcomes.values(), *self._everywhere.values()]
         for future in futures:
-            if not future.done():
-                future.set_exception(BulkClosed("this member was closed before all members had the message"))
-                future.exception()  # a future that nobody waits for yet is no error
+            _reject(future, "this member was closed before all members had the message")
+        _reject(self._joined, "this member was closed before it had joined")
 
 
 def _resolve(future: asyncio.Future[Any] | None, value: object) -> None:
     if future is not None and not future.done():
         future.set_result(value)
+
+
+def _reject(future: asyncio.Future[Any], reason: str) -> None:
+    if not future.done():
+        future.set_exception(BulkClosed(reason))
+        future.exception()  # a future that nobody waits for yet is no error

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from cluster.bulk.effects import Outcome
-from cluster.runtime.api.bulk import Bulk, BulkGap, BulkMessage
+from cluster.runtime.api.bulk import Bulk, BulkClosed, BulkGap, BulkMessage, SendProgress
 from cluster.runtime.bulk.endpoint import MulticastGroup
 from cluster.runtime.commands.progress import ProgressBars
 
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import AsyncIterator
 
-    from cluster.runtime.api.bulk import SendProgress
     from cluster.runtime.api.options import Options
 
 CHUNK_LEN = 1024 * 1024
@@ -78,11 +77,12 @@ async def send(options: Options, arguments: argparse.Namespace) -> int:
         async with await _begin(options, arguments, spool) as bulk:
             start = time.monotonic()
             rates = {"min_rate": arguments.min_rate * 1e6 / 8, "max_rate": arguments.max_rate * 1e6 / 8}
-            outcome = await _send_until_decided(bulk, path, rates)
+            outcome, progress = await _send_until_decided(bulk, path, rates)
             seconds = time.monotonic() - start
+            done = sum(received >= progress.size for received in progress.receivers.values())
             print(
-                f"{path.name}: {outcome.value} by {len(bulk.members)} members, {size} bytes in {seconds:.2f} s, "
-                f"{_rate(size, seconds)}, {bulk.sent_bytes} bytes in datagrams, "
+                f"{path.name}: {outcome.value}, {done} of {len(progress.receivers)} receivers have it, "
+                f"{size} bytes in {seconds:.2f} s, {_rate(size, seconds)}, {bulk.sent_bytes} bytes in datagrams, "
                 f"{bulk.repeated} packets sent again, {bulk.naks_received} NAKs",
                 flush=True,
             )
@@ -100,20 +100,24 @@ def _rate(size: int, seconds: float) -> str:
     return f"{8e-6 * size / max(1e-9, seconds):.1f} Mbit/s"
 
 
-async def _send_until_decided(bulk: Bulk, path: Path, rates: dict[str, float]) -> Outcome:
+async def _send_until_decided(bulk: Bulk, path: Path, rates: dict[str, float]) -> tuple[Outcome, SendProgress]:
+    """The outcome, and the last progress without the sender among the receivers."""
     outcome = Outcome.REJECTED
     bars = ProgressBars(sys.stderr)
+    last = SendProgress(0, False, 0, {}, 0, 0)
     for _ in range(ATTEMPTS):
         total = _size(path)
 
         def draw(progress: SendProgress, total: int = total) -> None:
+            nonlocal last
             receivers = {name: done for name, done in progress.receivers.items() if name != bulk.replica.me.name}
+            last = msgspec.structs.replace(progress, receivers=receivers)
             bars.draw({name: (done, max(total, progress.size)) for name, done in receivers.items()})
 
-        outcome = await bulk.send(_read(path), draw if bars.is_shown else None, **rates)
+        outcome = await bulk.send(_read(path), draw, **rates)
         if outcome is not Outcome.REJECTED:
             break
-    return outcome
+    return outcome, last
 
 
 async def _read(path: Path) -> AsyncIterator[bytes]:
@@ -135,7 +139,7 @@ async def receive(options: Options, arguments: argparse.Namespace) -> int:
             loop = asyncio.get_running_loop()
             for number in (signal.SIGTERM, signal.SIGINT):
                 loop.add_signal_handler(number, task.cancel)
-            with suppress(asyncio.CancelledError):
+            with suppress(asyncio.CancelledError, BulkClosed):
                 await task
             await bulk.leave()
             if bulk.error is not None:
@@ -148,6 +152,7 @@ async def _receive_all(bulk: Bulk, folder: Path, count: int | None) -> None:
     view = ReceiverView(bulk)
     watch = asyncio.ensure_future(view.watch())
     try:
+        print(f"{bulk.replica.me.name} receives from message {await bulk.joined()} on", flush=True)
         async for message in bulk.deliveries():
             view.bars.clear()
             if isinstance(message, BulkGap):

@@ -216,3 +216,38 @@ def test_a_group_that_is_none_is_refused() -> None:
         MulticastGroup("127.0.0.1:7", "lo").validate()
     with pytest.raises(ValueError, match="no network interface 'nosuch'"):
         MulticastGroup("239.1.1.1:7", "nosuch").validate()
+
+
+def test_a_member_that_joins_late_says_from_where_it_receives(tmp_path: Path) -> None:
+    """It listens before it has joined: a message that begins in this time does not reach it."""
+
+    async def story() -> None:
+        first = await Bulk.found(options("a"), tmp_path / "a")
+        assert await first.joined() == 2  # message 1 says that it joined
+        assert await first.send(chunks(b"early")) is Outcome.ACCEPTED
+        late = await Bulk.join(options("b", first.replica.addresses[0]), tmp_path / "b")
+        late._driver.codec.open = lambda datagram: None  # type: ignore[method-assign]  # noqa: ARG005
+        joining = asyncio.ensure_future(late.joined())
+        assert await first.send(chunks(b"meanwhile"), min_rate=1e6) is Outcome.ACCEPTED
+        assert not joining.done()
+        del late._driver.codec.open
+        receives = await joining
+        assert await first.send(chunks(b"late")) is Outcome.ACCEPTED
+        assert await take(late, 1) == [b"late"]
+        assert receives <= first._process.context.master.next - 1
+        await close([late, first])
+
+    run(story)
+
+
+def test_a_member_that_is_closed_before_it_has_joined_says_so(tmp_path: Path) -> None:
+    async def story() -> None:
+        first = await Bulk.found(options("a"), tmp_path / "a")
+        second = await Bulk.join(options("b", first.replica.addresses[0]), tmp_path / "b")
+        second._driver.codec.open = lambda datagram: None  # type: ignore[method-assign]  # noqa: ARG005
+        joining = asyncio.ensure_future(second.joined())
+        await close([second, first])
+        with pytest.raises(BulkClosed, match="before it had joined"):
+            await joining
+
+    run(story)

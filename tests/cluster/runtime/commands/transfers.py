@@ -52,7 +52,9 @@ class Transfers:
         return f"{self._network.address(name)}:0"
 
     def receiver(self, name: str) -> None:
+        """A receiver that has joined: it receives what is sent from now on."""
         self.start(name, "receive", str(self.folder / name))
+        wait_for(lambda: f"{name} receives from message" in self.log(name), "the receiver to join")
 
     def sender(self, name: str, content: bytes, *options: str) -> None:
         file = self.folder / f"{name}.bin"
