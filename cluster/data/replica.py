@@ -55,7 +55,7 @@ class Queryable(Protocol):
     """The part of a state machine that answers queries."""
 
     def query(self, body: bytes) -> bytes:
-        """QueryAnswer a query from the current state, which it must not change."""
+        """Answer a query from the current state, which it must not change."""
 
 
 class OwnQuery:

@@ -471,6 +471,8 @@ class SimNode:
         if isinstance(effect, DeliveredRun):
             for end in effect.ends():
                 self._ended(end)
+                if self.process is None:  # a fault has struck when the client was told
+                    return
         elif isinstance(effect, Delivered):
             self._ended(effect)
         elif isinstance(effect, InterimAnswered | QueryAnswered):

@@ -27,7 +27,8 @@ if TYPE_CHECKING:
     from typing import BinaryIO
 
 PIECE = 1 << 20
-SPARE_BYTES = 64 << 20  # that stay free on the disk
+SPARE_BYTES = 64 << 20  # that stay free on the disk,
+URGENT_SPARE_BYTES = 16 << 20  # also when a client waits for a file: the cluster's state is on the same disk
 FROM_PEER = ".peer"  # source of content from another node: it and an upload do not disturb each other
 UNUSED_S = 900.0  # content that no release refers to stays this long: it may belong to an upload in progress
 
@@ -137,11 +138,12 @@ class BlobStore:
             raise BadManifest(f"the manifest has more than {MANIFEST_LEN_MAX:,} bytes")
         return decode_manifest(path.read_bytes())
 
-    def check_space(self, size: int) -> None:
-        """Raises OSError (ENOSPC) if the disk has no room for `size` more bytes."""
+    def check_space(self, size: int, *, is_urgent: bool = False) -> None:
+        """Raises OSError (ENOSPC) if the disk has no room for `size` more bytes. `is_urgent`: a client waits."""
         free = shutil.disk_usage(self.folder).free
-        if size and size + SPARE_BYTES > free:
-            text = f"the disk has {free:,} bytes free; the release needs {size:,} more, and {SPARE_BYTES:,} stay free"
+        spare = URGENT_SPARE_BYTES if is_urgent else SPARE_BYTES
+        if size and size + spare > free:
+            text = f"the disk has {free:,} bytes free; the release needs {size:,} more, and {spare:,} stay free"
             raise OSError(errno.ENOSPC, text)
 
     def collect(self, used: set[str], now_s: float | None = None) -> int:

@@ -72,6 +72,7 @@ def decode_manifest(data: bytes) -> Manifest:
     if len(manifest.files) > FILES_MAX:
         raise BadManifest(f"{len(manifest.files):,} files; a release has at most {FILES_MAX:,}")
     last = ""
+    paths: set[str] = set()
     for one in manifest.files:
         why = check_path(one.path)
         if why:
@@ -82,9 +83,12 @@ def decode_manifest(data: bytes) -> Manifest:
             raise BadManifest(f"{one.path}: the size {one.size} is negative")
         if one.path <= last:
             raise BadManifest(f"{one.path}: the paths are not sorted, or one occurs twice")
-        if last and one.path.startswith(last + "/"):
-            raise BadManifest(f"{last} is both a file and a folder")
-        last = one.path
+        folder = one.path.rpartition("/")[0]
+        while folder:
+            if folder in paths:
+                raise BadManifest(f"{folder} is both a file and a folder")
+            folder = folder.rpartition("/")[0]
+        paths.add(last := one.path)
     return manifest
 
 

@@ -49,16 +49,21 @@ def publish(arguments: argparse.Namespace) -> int:
             raise
         print(f"qosweb: not published: {escape_controls(refusal.text.strip())}", file=sys.stderr)
         return 1
+    obstacle = done.get("obstacle")
     if arguments.json:
         print(json.dumps(done, indent=2))
     elif arguments.dry_run:
         print(f"{_changes(done)}; {pluralize(len(done['missing']), 'file')} to upload ({done['bytes'] / 1e6:.1f} MB)")
+    elif obstacle:
+        pass
     elif done.get("unchanged"):
         print(f"release {done['current']} has the same files: nothing to publish")
     else:
         nodes = ", ".join(done["nodes"]) or "this node"
         print(f"release {done['number']} is current at {nodes}: {_changes(done)}, {done['uploaded']} uploaded")
-    return 0
+    if obstacle:
+        print(f"qosweb: not published: {escape_controls(obstacle)}", file=sys.stderr)
+    return 1 if obstacle else 0
 
 
 def scan(folder: Path) -> tuple[Manifest, dict[str, str]]:
@@ -120,7 +125,7 @@ async def _publish(arguments: argparse.Namespace, manifest: Manifest, files: dic
     missing = [one for one in plan["missing"] if one in files]
     size_of = {one.digest: one.size for one in manifest.files}
     plan["bytes"] = sum(size_of[one] for one in missing)
-    if arguments.dry_run:
+    if arguments.dry_run or plan.get("obstacle"):
         return plan
     if plan["current"] is not None and not (plan["added"] or plan["changed"] or plan["removed"]):
         return {**plan, "unchanged": True}
@@ -151,9 +156,12 @@ async def _upload(
             if shows:
                 print(f"\r{done} of {len(missing)} files uploaded", end="", file=sys.stderr, flush=True)
 
-    async with asyncio.TaskGroup() as group:
-        for _ in range(min(UPLOADERS, len(missing))):
-            group.create_task(work())
+    try:
+        async with asyncio.TaskGroup() as group:
+            for _ in range(min(UPLOADERS, len(missing))):
+                group.create_task(work())
+    except ExceptionGroup as errors:
+        raise errors.exceptions[0] from None
     if shows and missing:
         print(file=sys.stderr)
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from qosweb.terminal_text import escape_controls
 from qosweb.tools.admin_client import AdminClient, RequestRefused
 from qosweb.tools.blocks import operator_name
+from qosweb.units import pluralize
 
 if TYPE_CHECKING:
     import argparse
@@ -30,14 +31,17 @@ def releases(arguments: argparse.Namespace) -> int:
     for one in found["releases"]:
         mark = "*" if one["number"] == found["current"] else " "
         when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(one["at"]))
-        size = f"{one['files']:,} files, {one['bytes'] / 1e6:.1f} MB"
+        size = f"{pluralize(one['files'], 'file')}, {one['bytes'] / 1e6:.1f} MB"
         text = f"{mark} {one['number']:>4}  {one['release'][:16]}  {when}  {size}  by {one['by']}  {one['message']}"
         print(escape_controls(text.rstrip()))
     for one in found["proposed"]:
         held = ", ".join(one["held_by"]) or "no node"
         print(escape_controls(f"  next  {one['release'][:16]}  held by {held}"))
-    if found["served"] != found["current"]:
-        print(f"this node still serves release {found['served']}: it lacks files of release {found['current']}")
+    current = next((one for one in found["releases"] if one["number"] == found["current"]), None)
+    if current and found["served"] != found["current"]:
+        print(f"this node still serves release {found['served']}: it lacks the list of files of {current['number']}")
+    elif current and not current["complete"]:
+        print(f"this node lacks files of release {current['number']}: it gets them when they are requested")
     return 0
 
 

@@ -46,7 +46,8 @@ def test_the_bytes_are_those_of_version_1() -> None:
         ([["x", A, -1, 1]], "negative"),
         ([["b", A, 1, 1], ["a", B, 1, 1]], "sorted"),
         ([["a", A, 1, 1], ["a", B, 1, 1]], "twice"),
-        ([["a", A, 1, 1], ["a/b", B, 1, 1]], "both a file and a folder"),
+        ([["a", A, 1, 1], ["a/b", B, 1, 1]], "a is both a file and a folder"),
+        ([["a/b", A, 1, 1], ["a/b-c", A, 1, 1], ["a/b/c/d", B, 1, 1]], "a/b is both a file and a folder"),
         ([["a", A, "1", 1]], "not a manifest"),
     ],
 )

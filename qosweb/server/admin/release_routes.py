@@ -62,7 +62,7 @@ class ReleaseRoutes:
         service = self._service
         _, manifest = await _read_manifest(request)
         try:
-            return web.json_response(await service.in_thread(partial(service.plan, manifest)))
+            return web.json_response(await service.plan(manifest))
         except CannotPublish as error:
             raise web.HTTPConflict(text=f"{error}\n") from None
 
@@ -82,7 +82,7 @@ class ReleaseRoutes:
         except CannotPublish as error:
             return web.Response(status=409, text=f"{error}\n")
         except OSError as error:
-            return web.Response(status=507, text=f"the disk of this node: {error.strerror or error}\n")
+            return web.Response(status=507, text=f"{service.disk_problem(error)}\n")
         return web.json_response(self._made(made))
 
     async def rollback(self, request: web.Request) -> web.Response:
@@ -139,7 +139,7 @@ class ReleaseRoutes:
             raise web.HTTPUnprocessableEntity(text=f"{error}\n") from None
         except OSError as error:
             status = 507 if error.errno in (errno.ENOSPC, errno.EDQUOT) else 500
-            return web.Response(status=status, text=f"the disk of this node: {error.strerror or error}\n")
+            return web.Response(status=status, text=f"{service.disk_problem(error)}\n")
         finally:
             self._uploads.discard(digest)
         return web.json_response({"complete": True})

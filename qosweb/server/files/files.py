@@ -60,6 +60,14 @@ class RootGone(OSError):
     """The root folder is missing: moved away, or not mounted."""
 
 
+class HeldElsewhere(OSError):
+    """The file is missing here, and the disk has no room for it; a node of the cluster has it."""
+
+    def __init__(self, node_url: str) -> None:
+        super().__init__(f"the disk has no room for this file; {node_url} has it")
+        self.node_url = node_url
+
+
 class FoundFile(NamedTuple):
     """A file by its name on disk. ``validators`` are given only if the content under this name never changes."""
 

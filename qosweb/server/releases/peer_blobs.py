@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from qosweb.releases.blob_store import FROM_PEER, WrongContent
+from qosweb.server.files.files import HeldElsewhere
 from qosweb.server.request.release_stages import BLOB_PATH
 
 if TYPE_CHECKING:
@@ -78,13 +79,13 @@ def obtain_blob(
     """Fetch a blob from one of `peers` (http://host:port) and store it. Blocks. Continues where it stopped before.
 
     `size`: its size, if known. `is_urgent`: a client waits for it.
-    Raises NotObtained, or OSError if this node cannot store it.
+    Raises NotObtained, or OSError if this node cannot store it: HeldElsewhere if its disk has no room.
     """
     problems: list[str] = []
     for peer in peers:
         for _ in range(TRIES):
             try:
-                if not _fetch(blobs, key, peer, digest, size, URGENT if is_urgent else BACKGROUND):
+                if not _fetch(blobs, key, peer, digest, size, is_urgent=is_urgent):
                     problems.append(f"{peer} does not have it")
                     break
                 blobs.complete(digest, mtime_s, FROM_PEER)
@@ -95,8 +96,9 @@ def obtain_blob(
     raise NotObtained(f"file {digest[:12]} cannot be fetched: {'; '.join(problems) or 'there is no other node'}")
 
 
-def _fetch(blobs: BlobStore, key: BlobKey, peer: str, digest: str, size: int | None, priority: str) -> bool:
+def _fetch(blobs: BlobStore, key: BlobKey, peer: str, digest: str, size: int | None, *, is_urgent: bool) -> bool:
     """Receive a blob into the store, in pieces. Returns False if the peer does not have it."""
+    priority = URGENT if is_urgent else BACKGROUND
     offset = blobs.received(digest, FROM_PEER)
     waited_until = time.monotonic() + STALLED_S
     connection = _connect(peer)
@@ -117,10 +119,16 @@ def _fetch(blobs: BlobStore, key: BlobKey, peer: str, digest: str, size: int | N
             if len(piece) > PIECE_MAX or (size is not None and offset + len(piece) > size):
                 blobs.discard(digest, FROM_PEER)
                 raise WrongContent("it is longer than the release says")
+            total = _total(response)
+            try:
+                blobs.check_space(total - offset, is_urgent=is_urgent)
+            except OSError:
+                blobs.discard(digest, FROM_PEER)
+                raise HeldElsewhere(peer) from None
             blobs.receive(digest, offset, piece, FROM_PEER)
             offset += len(piece)
             waited_until = time.monotonic() + STALLED_S
-            if offset >= _total(response):
+            if offset >= total:
                 return True
     finally:
         connection.close()

@@ -122,6 +122,7 @@ class ReleaseService:
         self._threads = ThreadPoolExecutor(DISK_THREADS, thread_name_prefix="release")
         self._trees: dict[str, ReleaseTree] = {}  # of releases that clients may get
         self._whole: set[str] = set()  # releases of which every file is here
+        self._incomplete: set[str] = set()  # releases about which the operator was told that they are not
         self._news = asyncio.Event()  # the ledger has changed: for the keeper
         self._waiters: list[asyncio.Event] = []  # the same, for operations under way
         self._keeper: asyncio.Task[None] | None = None
@@ -165,14 +166,28 @@ class ReleaseService:
 
     # ---- what the admin port asks for
 
-    def plan(self, manifest: Manifest) -> dict[str, object]:
-        """What has to be uploaded for a release, and how it differs from the current one. Blocks on the disk."""
+    async def plan(self, manifest: Manifest) -> dict[str, object]:
+        """What has to be uploaded for a release, how it differs from the current one, and what hinders it now."""
         self._check_size(manifest)
+        plan = await self.in_thread(lambda: self._plan(manifest))
+        try:
+            await self._await_primary("publish")
+        except CannotPublish as error:
+            plan["obstacle"] = str(error)
+        return plan
+
+    def _plan(self, manifest: Manifest) -> dict[str, object]:
         current = self.ledger.current
         before = {} if current is None else self._manifest(current.manifest).content
         after = manifest.content
         missing = self.blobs.missing(one.digest for one in manifest.files)
         parts = {one: self.blobs.received(one) for one in missing}
+        size_of = {one.digest: one.size for one in manifest.files}
+        obstacle: str | None = None
+        try:
+            self.blobs.check_space(sum(size_of[one] - parts[one] for one in missing))
+        except OSError as error:
+            obstacle = self.disk_problem(error)
         return {
             "missing": missing,
             "received": {digest: size for digest, size in parts.items() if size},  # by uploads that did not end
@@ -180,7 +195,12 @@ class ReleaseService:
             "changed": sum(path in before and before[path] != digest for path, digest in after.items()),
             "removed": sum(path not in after for path in before),
             "current": None if current is None else current.number,
+            "obstacle": obstacle,
         }
+
+    def disk_problem(self, error: OSError) -> str:
+        """What an operator is told who publishes at this node."""
+        return f"node {self._name}: {error.strerror or error}; publish at another node, or make room"
 
     def _check_size(self, manifest: Manifest) -> None:
         if manifest.size > self.size_max:
@@ -382,7 +402,7 @@ class ReleaseService:
             await self._obtain_tree(activation.manifest)
             self._switch()
         if state.activations:
-            await self._obtain_files(state.activations[-1].manifest)
+            await self._try_to_obtain_files(state.activations[-1].manifest)
         for proposal in list(state.proposals.values()):
             own = self._own_id
             if own in proposal.holders or own in proposal.refusals or self.is_cut_off:
@@ -392,12 +412,12 @@ class ReleaseService:
             except NotObtained as error:
                 log_message(f"release {proposal.manifest[:12]}: {error}; this node tries again")
             except (OSError, BadManifest) as error:
-                log_message(f"release {proposal.manifest[:12]} cannot be stored here: {error}")
+                log_message(f"release {proposal.manifest[:12]} cannot be stored here: {_reason(error)}")
                 await self._tell(RefuseRelease(proposal.manifest, _reason(error)))
             else:
                 await self._tell(HoldRelease(proposal.manifest))
         for activation in reversed(state.activations[:-1]):
-            await self._obtain_files(activation.manifest)
+            await self._try_to_obtain_files(activation.manifest)
         self._trees = {
             digest: tree
             for digest, tree in self._trees.items()
@@ -421,6 +441,15 @@ class ReleaseService:
             tree = self._trees[digest] = ReleaseTree(manifest, self.blobs, self._fetcher.obtain)
         return tree
 
+    async def _try_to_obtain_files(self, digest: str) -> None:
+        """Fetch what is missing of a release that is or was current. What cannot be fetched now is tried again."""
+        try:
+            await self._obtain_files(digest)
+        except (OSError, BadManifest) as error:
+            if digest not in self._incomplete:
+                self._incomplete.add(digest)
+                log_message(f"release {digest[:12]} is not complete here: {_reason(error)}; this node tries again")
+
     async def _obtain_files(self, digest: str) -> None:
         """Fetch all missing files of a release. Raises OSError, BadManifest."""
         if digest in self._whole:
@@ -430,6 +459,7 @@ class ReleaseService:
         tree = await self._obtain_tree(digest)
         await self._fetcher.obtain_all(tree.files.values())
         self._whole.add(digest)
+        self._incomplete.discard(digest)
 
     def _switch(self) -> None:
         """Serve the activations whose manifests are here."""
@@ -449,10 +479,10 @@ class ReleaseService:
         """Delete blobs that no release needs."""
         state = self.ledger.state
         manifests = {one.manifest for one in state.activations} | set(state.proposals)
-        if not manifests <= self._whole:
-            return  # what is needed is not known, or is being fetched
 
         def collect() -> int:
+            if self.blobs.missing(manifests):
+                return 0  # what is needed is not known
             used = set(manifests)
             for digest in manifests:
                 used.update(one.digest for one in self.blobs.read_manifest(digest).files)

@@ -26,7 +26,7 @@ from qosweb.http.ranges import (
     unsatisfied_range,
 )
 from qosweb.http.targets import BadTarget, parse_target
-from qosweb.server.files.files import NotServed
+from qosweb.server.files.files import HeldElsewhere, NotServed
 from qosweb.server.files.page_store import Loaded, PageStore, status_of
 from qosweb.server.files.pages import Moved, Page, Resource, page_fields, validator_fields
 from qosweb.server.proxy.attempts import ForwardTarget
@@ -258,6 +258,8 @@ def find_page(exchange: Exchange, site: Site) -> Step:
         assert target is not None
         location = failure.location + (f"?{target.query}" if target.query else "")
         return explain(301, "This is a directory; its address must end with a slash.", [("Location", location)])
+    if isinstance(failure, HeldElsewhere):
+        return ForwardTarget(exchange.origin_form, None, failure.node_url, failure.node_url)
     status, reason = status_of(failure)
     if status == 404 and site.routes is not None:
         return None

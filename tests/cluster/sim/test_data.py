@@ -59,10 +59,16 @@ def test_fixed_seeds(part: int) -> None:
 
 
 @pytest.mark.long
-def test_a_process_that_crashes_when_its_client_is_told_does_nothing_more() -> None:
-    """Seed 7101388: a crashed process still wrote and sent the update that its client had just submitted."""
-    outcome = run_data_task(SeedTask(7101388, 3, 7))
-    assert outcome.failure is None, outcome.failure.line(7101388, "--data")
+@pytest.mark.parametrize(
+    "seed",
+    [
+        7101388,  # it still wrote and sent the update that its client had just submitted
+        910536,  # it still told the next client that its update was delivered
+    ],
+)
+def test_a_process_that_crashes_when_its_client_is_told_does_nothing_more(seed: int) -> None:
+    outcome = run_data_task(SeedTask(seed, 3, 7))
+    assert outcome.failure is None, outcome.failure.line(seed, "--data")
 
 
 @pytest.mark.long

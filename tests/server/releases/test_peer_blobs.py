@@ -5,12 +5,14 @@ from __future__ import annotations
 import http.server
 import threading
 import time
+from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 import pytest
 
-from qosweb.releases.blob_store import FROM_PEER, BlobStore
+from qosweb.releases.blob_store import FROM_PEER, URGENT_SPARE_BYTES, BlobStore
 from qosweb.releases.manifest import digest_of
+from qosweb.server.files.files import HeldElsewhere
 from qosweb.server.releases.peer_blobs import BUSY, VALID_S, BlobKey, NotObtained, obtain_blob
 
 if TYPE_CHECKING:
@@ -111,6 +113,22 @@ def test_wrong_content_is_not_stored(tmp_path: Path, peer: tuple[str, type[Peer]
     with pytest.raises(NotObtained, match="cannot be fetched"):
         obtain_blob(blobs, KEY, [peer[0]], DIGEST, None, len(CONTENT))
     assert not blobs.has(DIGEST)
+
+
+def test_a_file_for_which_the_disk_has_no_room(
+    tmp_path: Path, peer: tuple[str, type[Peer]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    peer[1].piece = 3000
+    blobs = BlobStore(tmp_path)
+    free = [URGENT_SPARE_BYTES + len(CONTENT) - 1]
+    monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=free[0]))
+    with pytest.raises(HeldElsewhere) as found:
+        obtain_blob(blobs, KEY, [peer[0]], DIGEST, None, len(CONTENT), is_urgent=True)
+    assert found.value.node_url == peer[0]
+    assert blobs.received(DIGEST, FROM_PEER) == 0  # nothing of it stays
+    free[0] += 1
+    obtain_blob(blobs, KEY, [peer[0]], DIGEST, None, len(CONTENT), is_urgent=True)
+    assert blobs.has(DIGEST)
 
 
 def test_no_peer(tmp_path: Path) -> None:

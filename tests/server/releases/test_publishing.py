@@ -234,6 +234,10 @@ def test_three_nodes_switch_together_and_survive_kills(tmp_path: Path) -> None:
         refused = qosweb(node, "publish", str(site))
         assert refused.returncode == 1
         assert "not in a primary view" in refused.stderr
+        tried = qosweb(node, "publish", str(site), "--dry-run")
+        assert tried.returncode == 1
+        assert tried.stdout.startswith("0 added, 2 changed")
+        assert "not in a primary view" in tried.stderr
         assert node.get("/", cookie(4)).body == b"page two"
         behind = node.get("/", cookie(5))
         assert behind.status == 503
@@ -249,16 +253,33 @@ def test_a_full_disk_stops_a_release_before_the_switch(tmp_path: Path) -> None:
         cluster.together("abc")
         node = cluster.nodes["a"]
         publish(node, site)
-        (site / "huge.bin").write_bytes(b"x" * 50_000_000)
+        (site / "huge.bin").write_bytes(b"x" * 90_000_000)
         refused = qosweb(node, "publish", str(site))
         assert refused.returncode == 1
         assert "node c: the disk has" in refused.stderr
         assert "--force" in refused.stderr
+        small = cluster.nodes["c"]
+        for options in ((), ("--force",), ("--dry-run",)):
+            refused = qosweb(small, "publish", str(site), *options)
+            assert refused.returncode == 1
+            assert refused.stderr.startswith("qosweb: not published: node c: the disk has")
         assert releases(node)["current"] == 1
         made = publish(node, site, "--force")
         assert made["number"] == 2
         serves(cluster.nodes["b"], 2)
-        assert len(cluster.nodes["b"].get("/huge.bin").body) == 50_000_000
-        # The node that lacks a file serves the others.
-        serves(cluster.nodes["c"], 2)
-        assert cluster.nodes["c"].get("/").body == b"page one"
+        assert len(cluster.nodes["b"].get("/huge.bin").body) == 90_000_000
+        # The node that lacks a file serves the others, and forwards the requests for this one.
+        serves(small, 2)
+        assert small.get("/").body == b"page one"
+        answer = small.get("/huge.bin", cookie(2))
+        assert answer.status == 200
+        assert answer.headers["qosweb-release"] == "2"
+        assert len(answer.body) == 90_000_000
+        assert "this node lacks files of release 2" in qosweb(small, "releases").stdout
+        # It lacks files of the current release, and still says that it cannot take the next one.
+        write_site(site, "three")
+        assert "node c: the disk has" in qosweb(node, "publish", str(site)).stderr
+        (site / "huge.bin").unlink()
+        publish(node, site)
+        serves(small, 3)
+        assert small.get("/").body == b"page three"
