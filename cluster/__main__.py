@@ -1,101 +1,27 @@
-"""Command line of the group communication library: ``python -m cluster COMMAND``.
+"""Entry point of ``python -m cluster``. It imports little, so that Ctrl-C works from the start."""
 
-`sim` tests the stack in a simulated network. `node` runs a member of a real group, and `check` verifies the
-traces that members recorded. `inspect` and `recover` work on the data directories of nodes. `key` makes a cluster key.
-"""
+from __future__ import annotations
 
-import argparse
-import multiprocessing
 import os
+import signal
 import sys
-import time
-from collections import deque
-from collections.abc import Callable, Iterator
-from itertools import islice
-from typing import Any
-
-from cluster.runtime.commands import experiment, recovery_commands
-from cluster.runtime.commands.command_line import add_commands
-from cluster.sim import command_line
-from cluster.sim.explore import SeedTask
-from cluster.sim.run import RunResult
-
-WAITING_PER_JOB = 4  # tasks queued for each worker process, so that no worker is idle
 
 
-class CommandHelp(argparse.HelpFormatter):
-    """Wraps descriptions, but keeps the lines of examples."""
+def main() -> int:
+    before = signal.getsignal(signal.SIGINT)
+    if before is signal.default_int_handler:  # while modules are imported, Ctrl-C ends the process without a traceback
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+    from cluster.runtime.commands.main import main as run
 
-    def _fill_text(self, text: str, width: int, indent: str) -> str:
-        if text.startswith("examples:"):
-            return text
-        return super()._fill_text(text, width, indent)
-
-
-class CommandParser(argparse.ArgumentParser):
-    """A parser, and the class of its subparsers, whose help ends with examples."""
-
-    def __init__(self, **options: Any) -> None:
-        super().__init__(**{"formatter_class": CommandHelp, **options})
-
-
-def spread(function: Callable[[SeedTask], RunResult], tasks: Iterator[SeedTask], jobs: int) -> Iterator[RunResult]:
-    """Run the tasks in worker processes and yield the results in task order. `tasks` may be infinite."""
-    if jobs == 1:
-        yield from map(function, tasks)
-        return
-    with multiprocessing.get_context("spawn").Pool(jobs) as pool:
-        waiting = deque(pool.apply_async(function, (task,)) for task in islice(tasks, WAITING_PER_JOB * jobs))
-        while waiting:
-            outcome = waiting.popleft().get()
-            waiting.extend(pool.apply_async(function, (task,)) for task in islice(tasks, 1))
-            yield outcome
-
-
-def make_parser() -> argparse.ArgumentParser:
-    """The parser of all commands. `shtab` makes shell completions from it."""
-    return _make_parser()[0]
-
-
-def _make_parser() -> tuple[argparse.ArgumentParser, argparse.ArgumentParser]:
-    parser: argparse.ArgumentParser = CommandParser(
-        prog="python -m cluster",
-        description="The group communication stack on its own.",
-        epilog="""\
-examples:
-  python -m cluster key cluster.key
-  python -m cluster node --key-file cluster.key --name ann --found --listen 127.0.0.1:7000
-  python -m cluster sim --seeds 1000 --jobs 2
-  python -m cluster COMMAND --help""",
-    )
-    commands = parser.add_subparsers(dest="command", metavar="COMMAND", title="commands")
-    sim = commands.add_parser("sim", help="test the stack in a simulated network with faults")
-    command_line.add_options(sim)
-    add_commands(commands)
-    recovery_commands.add_commands(commands)
-    experiment.add_command(commands)
-    return parser, sim
-
-
-def main(argv: list[str] | None = None) -> int:
-    parser, sim = _make_parser()
-    options = parser.parse_args(argv)
-    if options.command is None:
-        parser.print_help()
+    signal.signal(signal.SIGINT, before)
+    try:
+        return run()
+    except BrokenPipeError:  # the reader closed the pipe, as `head` does
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
-    if options.command != "sim":
-        code: int = options.run(options)
-        return code
-    return command_line.main(
-        options, sim, clock=time.monotonic, write=lambda text: print(text, flush=True), spread=spread
-    )
+    except KeyboardInterrupt:
+        return 130
 
 
 if __name__ == "__main__":
-    try:
-        sys.exit(main())
-    except BrokenPipeError:  # the reader closed the pipe, as `head` does
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(0)
-    except KeyboardInterrupt:
-        sys.exit(130)
+    sys.exit(main())

@@ -4,6 +4,7 @@ import fcntl
 import os
 import re
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -286,3 +287,22 @@ def test_an_access_log_that_another_node_writes(refused_serve: Refusal, tmp_path
 def test_the_project_names_both_commands() -> None:
     project = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text())["project"]
     assert project["scripts"] == {"qosweb": "qosweb.cli:main", "loadgen": "loadgen.cli:main"}
+
+
+@pytest.mark.parametrize("module", ["qosweb", "loadgen", "cluster"])
+@pytest.mark.parametrize(("handler", "ends"), [("SIG_DFL", True), ("SIG_IGN", False)])
+def test_an_interrupt_during_imports_ends_a_command_without_a_traceback(
+    module: str, handler: str, ends: bool, tmp_path: Path
+) -> None:
+    """A module that every command imports first is replaced by one that gets Ctrl-C."""
+    (tmp_path / "argparse.py").write_text("import os, signal\nos.kill(os.getpid(), signal.SIGINT)\nos._exit(7)\n")
+    done = subprocess.run(
+        [sys.executable, "-m", module, "--help"],
+        env={**os.environ, "PYTHONPATH": str(tmp_path)},
+        preexec_fn=lambda: signal.signal(signal.SIGINT, getattr(signal, handler)),
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (-signal.SIGINT if ends else 7, "")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from prometheus_client.parser import text_string_to_metric_families
 
-import cluster.__main__
+import cluster.runtime.commands.main
 import loadgen.cli
 import qosweb.cli
 from cluster.sim.diagram.drawing import draw
@@ -65,7 +65,7 @@ def command_line() -> str:
         "standard error, and exit code 2.",
         "",
     ]
-    programs = (qosweb.cli.make_parser(), loadgen.cli.make_parser(), cluster.__main__.make_parser())
+    programs = (qosweb.cli.make_parser(), loadgen.cli.make_parser(), cluster.runtime.commands.main.make_parser())
     return _page("Command line", intro, *(_program(parser) for parser in programs))
 
 

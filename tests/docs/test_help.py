@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 import shtab
 
-import cluster.__main__
+import cluster.runtime.commands.main
 import loadgen.cli
 import qosweb.cli
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 PARSERS = {
     "qosweb": qosweb.cli.make_parser(),
     "loadgen": loadgen.cli.make_parser(),
-    "python -m cluster": cluster.__main__.make_parser(),
+    "python -m cluster": cluster.runtime.commands.main.make_parser(),
 }
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cluster.__main__ import main
+from cluster.runtime.commands.main import main
 from cluster.sim import command_line
 from cluster.sim.mutant_catalogue import MUTANTS
 

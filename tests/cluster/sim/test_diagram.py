@@ -7,7 +7,7 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from cluster.__main__ import main
+from cluster.runtime.commands.main import main
 from cluster.sim.diagram.recorder import SpaceTimeRecorder
 from cluster.sim.real_stack import factory_of
 from cluster.sim.stories import STORIES, play_story

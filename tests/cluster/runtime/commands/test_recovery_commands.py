@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cluster.__main__ import main
 from cluster.durable import Boot
+from cluster.runtime.commands.main import main
 from cluster.runtime.disk.store import Store
 from cluster.runtime.disk.store_errors import ForeignDisk
 from tests.cluster.runtime.disk.images import contents
