@@ -59,7 +59,7 @@ FORBIDDEN_IMPORTS = {
     "cluster": ("qosweb", "loadgen", "aiohttp"),
     "loadgen": (
         "cluster", "qosweb.admission", "qosweb.analytics", "qosweb.blocklist", "qosweb.demo", "qosweb.engine",
-        "qosweb.http", "qosweb.middleware", "qosweb.releases", "qosweb.server", "qosweb.settings",
+        "qosweb.middleware", "qosweb.releases", "qosweb.server", "qosweb.settings",
         "qosweb.setting_values", "qosweb.tools", "qosweb.webqos",
     ),
     "qosweb": ("loadgen", "tests"),

@@ -11,15 +11,14 @@ import re
 
 import msgspec
 
+from qosweb.http.bodies import BadBody, ChunkedBody
+
 HEAD_LEN_MAX = 64 << 10
 INTERIM_MAX = 10  # 1xx responses before the final one
 _REMEMBERED_MAX = 512
-_CHUNK_LINE_MAX = 4096
-_TRAILER_LEN_MAX = 16 << 10
 
 _STATUS_LINE = re.compile(rb"HTTP/1\.([01]) ([1-5][0-9][0-9])(?: [^\r\n\x00]*)?")
 _FIELD = re.compile(rb"([!#$%&'*+.^_`|~0-9A-Za-z-]+):[ \t]*([^\r\n\x00]*?)[ \t]*")
-_CHUNK_SIZE = re.compile(rb"([0-9A-Fa-f]{1,15})[ \t]*(?:;[^\r\n\x00]*)?")
 
 UNTIL_CLOSE, SIZED, CHUNKED = 0, 1, 2
 
@@ -127,7 +126,7 @@ class ResponseReader:
         self._no_body = no_body
         self._interim = 0
         self._left = 0
-        self._chunks: _Chunks | None = None
+        self._chunks: ChunkedBody | None = None
         self.head: ResponseHead | None = None
         self.body = 0  # bytes of the body so far
         self.started = False  # whether any data came
@@ -160,7 +159,7 @@ class ResponseReader:
                 raise BadResponse(f"a response of {length} bytes, more than --body-max ({self._body_max})")
             self._left = length
         elif head.framing == CHUNKED:
-            self._chunks = _Chunks()
+            self._chunks = ChunkedBody()
         return self._feed_body(data, end + 4)
 
     def feed_end(self) -> bool:
@@ -181,9 +180,13 @@ class ResponseReader:
             self.surplus = size > left
             return True
         if self._chunks is not None:
-            complete = self._chunks.feed(data[start:])
-            self.body = self._chunks.body
-            self.surplus = self._chunks.surplus
+            try:
+                content, rest = self._chunks.feed(data[start:])
+            except BadBody as bad:
+                raise BadResponse(str(bad)) from None
+            self.body += len(content)
+            complete = self._chunks.is_complete
+            self.surplus = bool(rest)
         else:
             complete = False
             self.body += size
@@ -204,70 +207,3 @@ class ResponseReader:
         if head.status == 101 or self._interim > INTERIM_MAX:
             raise BadResponse(f"unexpected status {head.status}")
         return self.feed(rest) if rest else False
-
-
-class _Chunks:
-    """Chunked transfer coding (RFC 9112 section 7.1): counts and discards the data."""
-
-    __slots__ = ("_left", "_line", "_state", "_trailer", "body", "surplus")
-
-    _SIZE, _DATA, _DATA_END, _TRAILER = range(4)
-
-    def __init__(self) -> None:
-        self._state = self._SIZE
-        self._left = 0
-        self._line = b""
-        self._trailer = 0
-        self.body = 0
-        self.surplus = False
-
-    def feed(self, data: bytes) -> bool:
-        at = 0
-        while at < len(data):
-            if self._state == self._DATA:
-                taken = min(self._left, len(data) - at)
-                at += taken
-                self.body += taken
-                self._left -= taken
-                if not self._left:
-                    self._state = self._DATA_END
-                continue
-            end = data.find(b"\n", at)
-            if end < 0:
-                self._line += data[at:]
-                self._check_line(self._line)
-                return False
-            line = self._line + data[at : end + 1]
-            self._line = b""
-            self._check_line(line)
-            at = end + 1
-            if not line.endswith(b"\r\n"):
-                raise BadResponse("a line of the chunked coding does not end in CR LF")
-            if self._take_line(line[:-2]):
-                self.surplus = at < len(data)
-                return True
-        return False
-
-    def _take_line(self, line: bytes) -> bool:
-        """Returns whether it was the last line."""
-        if self._state == self._DATA_END:
-            if line:
-                raise BadResponse("a chunk is longer than its declared size")
-            self._state = self._SIZE
-        elif self._state == self._SIZE:
-            size = _CHUNK_SIZE.fullmatch(line)
-            if size is None:
-                raise BadResponse(f"not a chunk size: {_shown(line)}")
-            self._left = int(size[1], 16)
-            self._state = self._DATA if self._left else self._TRAILER
-        elif not line:
-            return True
-        else:
-            self._trailer += len(line)
-            if self._trailer > _TRAILER_LEN_MAX:
-                raise BadResponse(f"trailers of more than {_TRAILER_LEN_MAX} bytes")
-        return False
-
-    def _check_line(self, line: bytes) -> None:
-        if len(line) > _CHUNK_LINE_MAX:
-            raise BadResponse(f"a line of the chunked coding of more than {_CHUNK_LINE_MAX} bytes")

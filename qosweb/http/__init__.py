@@ -12,7 +12,7 @@ the one exception that it documents.
     ranges         Range, Content-Range, multipart/byteranges
     encodings      choice of the content coding
     media          media type of a file name
-    bodies         framing of request bodies
+    bodies         framing of bodies
     hops           header fields of forwarded messages
     upstream_heads response heads of other servers
     known_heads    cache of parsed heads

@@ -1,4 +1,4 @@
-"""Parsers for request bodies, by Content-Length or chunked (RFC 9112 sections 6 and 7.1). Pure.
+"""Parsers for message bodies, by Content-Length or chunked (RFC 9112 sections 6 and 7.1). Pure.
 
 The chunked parser is strict: a size has one to sixteen hexadecimal digits, lines end with CR LF, extensions and
 trailers are skipped within limits. A parser that is more lenient than its neighbour enables request smuggling.

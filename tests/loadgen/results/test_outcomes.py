@@ -70,7 +70,7 @@ FAILURES: dict[str, tuple[Callable[[Talk], None], str]] = {
     ),
     "a bad chunk": (
         _answering(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nhello\r\n"),
-        "bad answer: not a chunk size",
+        "bad answer: the size of a chunk is not a hexadecimal number",
     ),
     "huge": (_answering(b"HTTP/1.1 200 OK\r\nContent-Length: 5000\r\n\r\n"), "bad answer: a response of 5000 bytes"),
     "404": (_answering(b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n"), "status 404"),
