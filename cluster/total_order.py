@@ -138,11 +138,6 @@ class TotalOrder:
         return self.log.base
 
     @property
-    def order(self) -> list[Label]:
-        """order(base + 1 ..) of the paper."""
-        return [label for label, _ in self.log.since(self.log.base)]
-
-    @property
     def length(self) -> int:
         return self.log.end
 

@@ -59,10 +59,9 @@ class _Incoming:
 class StatesReceived:
     """StatesV and States_Await: the states that arrived in a view, and the members whose state is still missing."""
 
-    __slots__ = ("_incoming", "_members", "awaited", "states")
+    __slots__ = ("_incoming", "awaited", "states")
 
     def __init__(self, members: tuple[ProcessId, ...]) -> None:
-        self._members = frozenset(members)
         self._incoming: dict[ProcessId, _Incoming] = {}
         self.awaited = set(members)  # States_Await
         self.states: dict[ProcessId, bytes] = {}  # StatesV, by the lowest of the members that have the state

@@ -49,10 +49,6 @@ class SimDisk:
         """Initialise the disk of a founder: alone in v_0, which is registered."""
         self.image = founding_image(founder)
 
-    @property
-    def boot(self) -> int:
-        return self.image.boot
-
     def lose(self) -> None:
         """Lose all content."""
         self.image = Image()

@@ -141,9 +141,6 @@ class Checkers:
         assert isinstance(replica, ReplicaSpec)
         return LivenessSpec(client, total_order, replica)
 
-    def spec(self, name: str) -> Spec:
-        return next(spec for spec in self.specs if name == spec.NAME)
-
     def last_steps(self, name: str) -> tuple[TraceStep, ...]:
         """The last steps that the specification of this name knows; all steps, if there is none of this name."""
         known = next((spec.actions for spec in self.specs if name == spec.NAME), None)

@@ -9,7 +9,7 @@ from qosweb.server.request.answers import Answer
 from qosweb.server.request.exchange import Exchange, Waiting
 from qosweb.server.request.release_stages import choose_release, send_blob
 from qosweb.server.request.stages import (
-    Site,
+    RequestServices,
     admit,
     check_message,
     check_method,
@@ -46,10 +46,10 @@ STAGES = (
 )
 
 
-def proceed(exchange: Exchange, site: Site) -> Answer | ForwardTarget | Waiting:
+def proceed(exchange: Exchange, services: RequestServices) -> Answer | ForwardTarget | Waiting:
     """Run the stages of ``exchange`` from its current stage until one returns a response, a target or WAITING."""
     while True:
-        step = STAGES[exchange.stage](exchange, site)
+        step = STAGES[exchange.stage](exchange, services)
         if step is not None:
             return step
         exchange.stage += 1

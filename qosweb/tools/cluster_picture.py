@@ -33,6 +33,8 @@ NODES_MAX = 32
 LATE_S = 1.0  # figures this old are marked
 MARK = "┃"
 WAIT_P99 = "wait p99"
+LIMIT_SOURCES = {"set": "configured", "knee": "estimated", "line": "line rate"}  # others as in the JSON
+BOTTLENECKS = {"set": "configured limit"}
 OTHER_FORMAT = "the status of the node has an unknown format: does the node run another version?"
 
 
@@ -183,8 +185,8 @@ def _resources(resources: Sequence[Mapping[str, Any]]) -> Table:
     table.add_column("resource", overflow="fold", max_width=NAME_MAX)
     for column in ("in use", "limit", "waiting"):
         table.add_column(column, justify="right")
-    table.add_column("found by")
-    table.add_column("contended by")
+    table.add_column("limit source")
+    table.add_column("bottleneck")
     for one in resources[:NODES_MAX]:
         amount = _rate if one["kind"] == "node" else _number
         table.add_row(
@@ -192,8 +194,8 @@ def _resources(resources: Sequence[Mapping[str, Any]]) -> Table:
             amount(one["in_use"]),
             amount(one["limit"]),
             _number(one["waiting"]),
-            Text(one["found"]),
-            Text(one["cause"] or "-", style="yellow" if one["cause"] else ""),
+            Text(LIMIT_SOURCES.get(one["found"], one["found"])),
+            Text(BOTTLENECKS.get(one["cause"], one["cause"] or "-"), style="yellow" if one["cause"] else ""),
         )
     if len(resources) > NODES_MAX:
         table.add_row(f"and {len(resources) - NODES_MAX} more")

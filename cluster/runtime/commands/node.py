@@ -69,7 +69,6 @@ class GeneratedLoad:
         self._confirmed = confirmed
         self._under_way = 0
         self._count = 0
-        self._lines: list[bytes] = []
 
     def fill(self) -> None:
         while self._under_way < self.outstanding:

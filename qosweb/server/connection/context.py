@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from qosweb.server.proxy.forward_head import ForwardHeads
     from qosweb.server.proxy.upstream import Upstreams
     from qosweb.server.request.error_pages import ErrorPages
-    from qosweb.server.request.stages import Site
+    from qosweb.server.request.stages import RequestServices
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class ConnectionContext:
     """Services that all connections of a node share."""
 
     loop: asyncio.AbstractEventLoop
-    site: Site
+    site: RequestServices
     recorder: AccessRecorder
     connections: Connections
     limits: ConnectionLimits

@@ -43,7 +43,7 @@ from qosweb.server.proxy.request_body import SMALL_BODIES_MAX, BodyLimits
 from qosweb.server.proxy.server import ServerDefaults
 from qosweb.server.proxy.upstream import StreamLimits, Upstreams
 from qosweb.server.request.error_pages import ErrorPages
-from qosweb.server.request.stages import Site
+from qosweb.server.request.stages import RequestServices
 
 if TYPE_CHECKING:
     from cluster.names import View
@@ -146,7 +146,7 @@ class Node:
             StreamLimits(settings.max_streams, settings.stream_after, settings.stream_idle),
             self._upstream_changed,
         )
-        site = Site(
+        services = RequestServices(
             self.store,
             self.admission,
             self.clock,
@@ -162,7 +162,7 @@ class Node:
         self.upstream_votes = UpstreamVotes(self.loop, self.upstreams.servers, self.admission, log_message)
         self._context = ConnectionContext(
             self.loop,
-            site,
+            services,
             self.recorder,
             self.connections,
             ConnectionLimits(
@@ -173,7 +173,7 @@ class Node:
             ),
             self.open_files,
             PlainHeads(),
-            ForwardHeads(site, self.recorder, self.upstreams.me),
+            ForwardHeads(services, self.recorder, self.upstreams.me),
             RequestHeads(settings.max_headers),
             self.pacer,
             self.upstreams,

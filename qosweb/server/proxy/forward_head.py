@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from qosweb.http.targets import RequestTarget
     from qosweb.server.accesslog.recorder import AccessRecorder
     from qosweb.server.proxy.routes import Route
-    from qosweb.server.request.stages import Site
+    from qosweb.server.request.stages import RequestServices
 
 PAGES_MAX = 4096
 TARGET_LEN_MAX = 512
@@ -89,7 +89,7 @@ class ForwardHeads(KnownHeads[ForwardHead]):
 
     __slots__ = ("_is_possible", "_length_max", "_me", "_pages", "_recorder", "_site")
 
-    def __init__(self, site: Site, recorder: AccessRecorder, me: bytes) -> None:
+    def __init__(self, site: RequestServices, recorder: AccessRecorder, me: bytes) -> None:
         """``me`` is the name of this node."""
         super().__init__()
         self._site = site

@@ -54,10 +54,9 @@ BEHIND: Final = Behind()
 class ServedRelease:
     """An activation that clients may get, in two forms: with and without a new cookie."""
 
-    __slots__ = ("activation", "moving", "plain", "replaced_s", "tree")
+    __slots__ = ("moving", "plain", "replaced_s", "tree")
 
     def __init__(self, activation: Activation | None, tree: ReleaseTree, *, is_secure: bool) -> None:
-        self.activation = activation
         self.replaced_s: float | None = None  # when the next activation became current, by the wall clock
         number = 0 if activation is None else activation.number
         fields = ((FIELD, str(number)), ("Cache-Control", "no-cache"))

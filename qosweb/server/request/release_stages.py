@@ -12,7 +12,7 @@ from qosweb.server.request.exchange import WAITING, Exchange, Waiting
 if TYPE_CHECKING:
     from qosweb.server.releases.blob_server import BlobServer
     from qosweb.server.releases.released_site import ReleasedSite
-    from qosweb.server.request.stages import Site
+    from qosweb.server.request.stages import RequestServices
 
 BLOB_PATH = "/.qosweb/blobs/"  # hidden, so that no page has such a path
 WAIT_S = 2.0  # for a release that the client has seen elsewhere
@@ -31,17 +31,17 @@ class SiteReleases(Protocol):
     def blob_server(self) -> BlobServer: ...
 
 
-def send_blob(exchange: Exchange, site: Site) -> Answer | None:
+def send_blob(exchange: Exchange, services: RequestServices) -> Answer | None:
     """Send a file of a release to another node of the cluster."""
-    if site.releases is None or not exchange.head.target.startswith(BLOB_PATH):
+    if services.releases is None or not exchange.head.target.startswith(BLOB_PATH):
         return None
     exchange.is_internal = True
-    return site.releases.blob_server.answer(exchange, exchange.head.target.removeprefix(BLOB_PATH))
+    return services.releases.blob_server.answer(exchange, exchange.head.target.removeprefix(BLOB_PATH))
 
 
-def choose_release(exchange: Exchange, site: Site) -> Answer | Waiting | None:
+def choose_release(exchange: Exchange, services: RequestServices) -> Answer | Waiting | None:
     """Choose the release of the site that the client gets. A client that has seen a newer one than this node waits."""
-    releases = site.releases
+    releases = services.releases
     if releases is None:
         return None
     has_waited = exchange.has_waited_for_release

@@ -53,8 +53,8 @@ Step = Answer | ForwardTarget | Waiting | None
 
 
 @dataclass(frozen=True, slots=True)
-class Site:
-    """The services that the stages use."""
+class RequestServices:
+    """The services of a node that handle requests: the stages use them, and so do the fast paths."""
 
     store: PageStore
     admission: AdmissionControl
@@ -73,7 +73,7 @@ class Site:
         return exchange.account
 
 
-def check_message(exchange: Exchange, site: Site) -> Step:  # noqa: ARG001
+def check_message(exchange: Exchange, services: RequestServices) -> Step:  # noqa: ARG001
     """Check host and expectation; take the ticket out of the target."""
     path, exchange.ticket = without_ticket(exchange.head.target)
     if exchange.ticket is not None:
@@ -90,7 +90,7 @@ def check_message(exchange: Exchange, site: Site) -> Step:  # noqa: ARG001
     return None
 
 
-def check_method(exchange: Exchange, site: Site) -> Step:
+def check_method(exchange: Exchange, services: RequestServices) -> Step:
     """Allow GET and HEAD, respond to OPTIONS, reject other methods.
 
     GET must not have a body. A small body of HEAD and OPTIONS is read and ignored.
@@ -98,7 +98,7 @@ def check_method(exchange: Exchange, site: Site) -> Step:
     With an upstream server, nearly every method is allowed: that server gets all requests that are not for a file.
     """
     method = exchange.head.method
-    if site.routes is not None and method not in ("CONNECT", "TRACE") and exchange.head.target != "*":
+    if services.routes is not None and method not in ("CONNECT", "TRACE") and exchange.head.target != "*":
         return None
     if method not in ("GET", "HEAD", "OPTIONS"):
         return explain(405, f"{method} is not allowed here.", [ALLOW], must_close=method == "CONNECT")
@@ -109,17 +109,17 @@ def check_method(exchange: Exchange, site: Site) -> Step:
         if waiting is not None:
             return waiting
     if method == "OPTIONS":
-        refusal = resolve_target(exchange, site) if exchange.head.target != "*" else None
+        refusal = resolve_target(exchange, services) if exchange.head.target != "*" else None
         return refusal or bodiless(204, [ALLOW])
     return None
 
 
-def resolve_target(exchange: Exchange, site: Site) -> Step:
+def resolve_target(exchange: Exchange, services: RequestServices) -> Step:
     """Resolve the request target to a canonical path below the root; find the client of a forwarded request."""
-    if not site.is_secure and exchange.head.target[:6].lower() == "https:":  # RFC 9110 section 7.4
+    if not services.is_secure and exchange.head.target[:6].lower() == "https:":  # RFC 9110 section 7.4
         return explain(421, "An https target was requested on a connection without TLS.", must_close=True)
     try:
-        exchange.target = parse_target(exchange.head.target, must_be_file=site.routes is None)
+        exchange.target = parse_target(exchange.head.target, must_be_file=services.routes is None)
     except BadTarget as bad:
         if bad.status == 404:
             return explain(404, "There is no such page.")
@@ -127,13 +127,13 @@ def resolve_target(exchange: Exchange, site: Site) -> Step:
     exchange.key = exchange.target.escaped_path
     if exchange.target.authority is not None:  # RFC 9112 section 3.2.2: it replaces Host
         exchange.host = exchange.target.authority
-    if exchange.ticket is not None and (client := site.admission.redirects.forwarded_client(exchange)):
+    if exchange.ticket is not None and (client := services.admission.redirects.forwarded_client(exchange)):
         exchange.proxy, exchange.client = exchange.proxy or exchange.client, client
         exchange.is_from_node = True
     return None
 
 
-def read_body(exchange: Exchange, site: Site) -> Step:
+def read_body(exchange: Exchange, services: RequestServices) -> Step:
     """Wait for a small request body; refuse one that is too large. A large body is streamed after admission."""
     if not exchange.has_body:
         return None
@@ -143,19 +143,21 @@ def read_body(exchange: Exchange, site: Site) -> Step:
             return explain(400, "A chunked body needs HTTP/1.1.", must_close=True)
         if exchange.head.is_chunked and (exchange.field("Transfer-Encoding") or "").strip().lower() != "chunked":
             return explain(400, "The only transfer coding that is forwarded is chunked.", must_close=True)
-        body = RequestBody(exchange.head, exchange.client, site.clock.read(), site.body_limits, site.small_bodies)
+        body = RequestBody(
+            exchange.head, exchange.client, services.clock.read(), services.body_limits, services.small_bodies
+        )
         exchange.request_body = body
     if body.refusal is not None:
         return body.refusal
     return WAITING if body.holds_up else None
 
 
-def refuse_blocked(exchange: Exchange, site: Site) -> Step:
+def refuse_blocked(exchange: Exchange, services: RequestServices) -> Step:
     """Refuse the requests of blocked clients, before they cost the disk or a queue anything."""
-    if not site.blocks:
+    if not services.blocks:
         return None
     assert exchange.target is not None
-    block = site.blocks.find(exchange.client, exchange.target.path)
+    block = services.blocks.find(exchange.client, exchange.target.path)
     if block is None:
         return None
     exchange.outcome = BLOCKED
@@ -163,40 +165,40 @@ def refuse_blocked(exchange: Exchange, site: Site) -> Step:
     return explain(403, f"Requests from your network are blocked here. Reference: {block.id}.", fields)
 
 
-def look_up_file(exchange: Exchange, site: Site) -> Step:
+def look_up_file(exchange: Exchange, services: RequestServices) -> Step:
     """Look up the file if the policy has conditions on it, or if an upstream server responds otherwise.
 
     In all other cases it is looked up only after admission.
     """
-    return _look_up(exchange, site) if site.admission.needs_file or site.routes is not None else None
+    return _look_up(exchange, services) if services.admission.needs_file or services.routes is not None else None
 
 
-def classify(exchange: Exchange, site: Site) -> Step:
+def classify(exchange: Exchange, services: RequestServices) -> Step:
     """Find the class, and the size of the response if it is known without disk access."""
-    site.account_of(exchange)
+    services.account_of(exchange)
     resource = exchange.resource
-    if resource is None and _may_be_file(exchange, site):
-        resource = site.store.resources.get(exchange.page_key)  # perhaps stale: it serves as an estimate
+    if resource is None and _may_be_file(exchange, services):
+        resource = services.store.resources.get(exchange.page_key)  # perhaps stale: it serves as an estimate
     if exchange.is_head:
         exchange.expected_size = 0
     elif resource is not None:
         exchange.expected_size = resource.plain.size
-    if resource is not None or site.routes is not None:
-        _record_access(exchange, site)
+    if resource is not None or services.routes is not None:
+        _record_access(exchange, services)
     return None
 
 
-def admit(exchange: Exchange, site: Site) -> Step:
+def admit(exchange: Exchange, services: RequestServices) -> Step:
     """Ask admission control: the request starts, waits, is denied, or goes to another node."""
     if exchange.permit is not None:
         return None
     decided = exchange.decided
     if decided is None:
-        account, size = site.account_of(exchange), exchange.expected_size
-        servers = _upstream_servers(exchange, site)
+        account, size = services.account_of(exchange), exchange.expected_size
+        servers = _upstream_servers(exchange, services)
         if servers is not None:
-            exchange.pool = site.admission.pool_name(servers)
-        entered = site.admission.enter(exchange, account, exchange.on_decided, size=size, servers=servers)
+            exchange.pool = services.admission.pool_name(servers)
+        entered = services.admission.enter(exchange, account, exchange.on_decided, size=size, servers=servers)
         exchange.account, exchange.rid = entered.account, entered.rid
         if isinstance(entered, Wait):
             exchange.wait, exchange.forget = entered, entered.cancel
@@ -207,7 +209,7 @@ def admit(exchange: Exchange, site: Site) -> Step:
         exchange.permit = decided
         exchange.slot = decided if decided.queue is not None else None
         return None
-    if isinstance(decided, Denial) and decided.status == 503 and _has_its_share(exchange, site):
+    if isinstance(decided, Denial) and decided.status == 503 and _has_its_share(exchange, services):
         decided.account.reasons[decided.reason] -= 1  # the reason is another one, and is counted with the response
         return explain(429, "Too many requests from your address wait for the upstream server.", [("Retry-After", "1")])
     exchange.outcome = decided.decision
@@ -219,36 +221,36 @@ def admit(exchange: Exchange, site: Site) -> Step:
     return explain(decided.status, decided.text, decided.fields)
 
 
-def _has_its_share(exchange: Exchange, site: Site) -> bool:
+def _has_its_share(exchange: Exchange, services: RequestServices) -> bool:
     """Whether the client's requests in service, and not those of others, are why it waits for an upstream server."""
-    route = _upstream_route(exchange, site)
+    route = _upstream_route(exchange, services)
     return route is not None and all(one.places.is_used_up_by(exchange.client) for one in route.servers)
 
 
-def _upstream_servers(exchange: Exchange, site: Site) -> tuple[tuple[str, bool], ...] | None:
-    route = _upstream_route(exchange, site)
+def _upstream_servers(exchange: Exchange, services: RequestServices) -> tuple[tuple[str, bool], ...] | None:
+    route = _upstream_route(exchange, services)
     return None if route is None else route.pool
 
 
-def _upstream_route(exchange: Exchange, site: Site) -> Route | None:
+def _upstream_route(exchange: Exchange, services: RequestServices) -> Route | None:
     """The servers for a request that is not for a file."""
-    if site.routes is None or exchange.resource is not None or exchange.target is None:
+    if services.routes is None or exchange.resource is not None or exchange.target is None:
         return None
     if exchange.failure is not None and not isinstance(exchange.failure, NotServed):
         return None  # this node answers
-    return site.routes.find(exchange.host, exchange.target.path)
+    return services.routes.find(exchange.host, exchange.target.path)
 
 
-def find_page(exchange: Exchange, site: Site) -> Step:
+def find_page(exchange: Exchange, services: RequestServices) -> Step:
     """Find the resource in memory or, after a wait, on disk; respond if there is none."""
-    waiting = _look_up(exchange, site)
+    waiting = _look_up(exchange, services)
     if waiting is not None:
         return waiting
     resource, permit, failure = exchange.resource, exchange.permit, exchange.failure
     if resource is not None:
         if permit is not None and exchange.expected_size is None:
             permit.resize(0 if exchange.is_head else resource.plain.size)
-        _record_access(exchange, site)
+        _record_access(exchange, services)
         return None
     if failure is None:
         return None  # not a request for a file
@@ -261,33 +263,33 @@ def find_page(exchange: Exchange, site: Site) -> Step:
     if isinstance(failure, HeldElsewhere):
         return ForwardTarget(exchange.origin_form, None, failure.node_url, failure.node_url)
     status, reason = status_of(failure)
-    if status == 404 and site.routes is not None:
+    if status == 404 and services.routes is not None:
         return None
     return explain(status, reason, [("Retry-After", "1")] if status == 503 else ())
 
 
-def forward_upstream(exchange: Exchange, site: Site) -> Step:
+def forward_upstream(exchange: Exchange, services: RequestServices) -> Step:
     """Forward a request that is not for a file to the upstream server, if there is one."""
-    if exchange.resource is not None or site.routes is None:
+    if exchange.resource is not None or services.routes is None:
         return None
     assert exchange.target is not None
     if exchange.head.method == "OPTIONS" and exchange.field("Max-Forwards") == "0":  # RFC 9110 section 7.6.2
         return bodiless(204, [])
-    route = site.routes.find(exchange.host, exchange.target.path)
+    route = services.routes.find(exchange.host, exchange.target.path)
     if route is None:
         return explain(404, "No server is configured for this address.")
     return ForwardTarget(exchange.origin_form, route)
 
 
-def choose_variant(exchange: Exchange, site: Site) -> Step:  # noqa: ARG001
+def choose_variant(exchange: Exchange, services: RequestServices) -> Step:  # noqa: ARG001
     assert exchange.resource is not None
     exchange.page = exchange.resource.page_for(exchange.field("Accept-Encoding"))
     return None
 
 
-def check_preconditions(exchange: Exchange, site: Site) -> Step:
+def check_preconditions(exchange: Exchange, services: RequestServices) -> Step:
     page, varies = _chosen(exchange)
-    outcome = evaluate(_conditions(exchange), exchange.head.method, page.validators, site.clock.second)
+    outcome = evaluate(_conditions(exchange), exchange.head.method, page.validators, services.clock.second)
     if outcome is PreconditionResult.NOT_MODIFIED:
         return bodiless(304, validator_fields(page, varies=varies))
     if outcome is PreconditionResult.FAILED:
@@ -295,13 +297,13 @@ def check_preconditions(exchange: Exchange, site: Site) -> Step:
     return None
 
 
-def choose_ranges(exchange: Exchange, site: Site) -> Step:
+def choose_ranges(exchange: Exchange, services: RequestServices) -> Step:
     """Respond with 206 or 416 to a GET with an applicable Range field."""
     range_field = exchange.field("Range")
     if range_field is None or exchange.head.method != "GET":
         return None
     page, varies = _chosen(exchange)
-    if not range_applies(_conditions(exchange), page.validators, site.clock.second):
+    if not range_applies(_conditions(exchange), page.validators, services.clock.second):
         return None
     spans = parse_range(range_field, page.size, RANGES_MAX)
     if spans is None:
@@ -313,7 +315,7 @@ def choose_ranges(exchange: Exchange, site: Site) -> Step:
     return _several_parts(page, spans, varies=varies)
 
 
-def send_page(exchange: Exchange, site: Site) -> Step:  # noqa: ARG001
+def send_page(exchange: Exchange, services: RequestServices) -> Step:  # noqa: ARG001
     """Respond with the complete page."""
     page, _ = _chosen(exchange)
     return Answer(200, page.head, page.segments())
@@ -333,26 +335,26 @@ def _ignore_body(exchange: Exchange) -> Answer | Waiting | None:
     return None
 
 
-def _may_be_file(exchange: Exchange, site: Site) -> bool:
+def _may_be_file(exchange: Exchange, services: RequestServices) -> bool:
     """Whether the request may be for a file. Every other request goes to an upstream server."""
-    if site.routes is None:
+    if services.routes is None:
         return True
-    return site.store.root is not None and not exchange.has_body and exchange.head.method in ("GET", "HEAD")
+    return services.store.root is not None and not exchange.has_body and exchange.head.method in ("GET", "HEAD")
 
 
-def _look_up(exchange: Exchange, site: Site) -> Waiting | None:
+def _look_up(exchange: Exchange, services: RequestServices) -> Waiting | None:
     """Set ``resource`` or ``failure``, after a wait for the disk if necessary."""
-    if exchange.resource is not None or exchange.failure is not None or not _may_be_file(exchange, site):
+    if exchange.resource is not None or exchange.failure is not None or not _may_be_file(exchange, services):
         return None
     target = exchange.target
     assert target is not None
     key = exchange.page_key
-    resource = site.store.current(key, exchange.started)
+    resource = services.store.current(key, exchange.started)
     if resource is not None:
         resource.recently_used = True
         exchange.resource = resource
         return None
-    if site.routes is not None and site.store.is_absent(key, exchange.started):
+    if services.routes is not None and services.store.is_absent(key, exchange.started):
         exchange.failure = NotServed()
         return None
 
@@ -365,16 +367,16 @@ def _look_up(exchange: Exchange, site: Site) -> Waiting | None:
             exchange.failure = result
         exchange.resume(exchange)
 
-    exchange.forget = lambda: site.store.forget(key, loaded)
-    site.store.fetch(target, loaded, key, exchange.release)
+    exchange.forget = lambda: services.store.forget(key, loaded)
+    services.store.fetch(target, loaded, key, exchange.release)
     return WAITING
 
 
-def _record_access(exchange: Exchange, site: Site) -> None:
+def _record_access(exchange: Exchange, services: RequestServices) -> None:
     """Record the access once, for conditions on earlier requests. Only accesses to existing pages count."""
     if not exchange.is_recorded:
         exchange.is_recorded = True
-        site.admission.record_access(exchange, exchange.started)
+        services.admission.record_access(exchange, exchange.started)
 
 
 def _chosen(exchange: Exchange) -> tuple[Page, bool]:

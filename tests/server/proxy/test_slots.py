@@ -114,7 +114,7 @@ def test_classes_get_their_shares_of_the_slots_against_the_split_of_the_connecti
     assert (status[0]["cause"], status[0]["found"], status[1]["name"]) == (None, "measured", name)
     assert status[1]["cause"] in ("set", "server")
     assert contended == 1
-    assert "contended by" in shown
+    assert "bottleneck" in shown
     of_server = [one for one in events if one["resource"] == name]
     assert {one["pool"] for one in of_server} == {name}
     assert all(1 <= one["limit"] <= SLOTS and one["found"] in ("set", "knee") for one in of_server)
