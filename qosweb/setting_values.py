@@ -1,6 +1,7 @@
 """Parsers of the values of settings, such as rates, networks and names. All raise ValueError. Pure."""
 
 import re
+from collections.abc import Callable
 from ipaddress import ip_network
 from pathlib import Path
 
@@ -63,13 +64,7 @@ def parse_byte_rate(text: str) -> int:
     """Parse a rate such as 2MB/s into bytes per second. Raises ValueError."""
     if not any(one.isalpha() for one in text):
         raise ValueError(f"'{text}' has no unit (such as 2MB/s)")  # a specification would take it as KB/s
-    try:
-        rate = rate_bps(text.strip())
-    except BadValue as bad:
-        raise ValueError(f"{bad.message}{f' ({bad.hint})' if bad.hint else ''}") from None
-    if rate <= 0:
-        raise ValueError(f"'{text}' must be more than 0")
-    return rate
+    return _positive(rate_bps, text)
 
 
 def parse_yes_or_no(text: str) -> bool:
@@ -112,19 +107,22 @@ def _network(text: str) -> Network:
 
 def parse_client_share(text: str) -> int:
     """In millionths."""
+    return _positive(share_ppm, text)
+
+
+def _positive(parse: Callable[[str], int], text: str) -> int:
+    """A value above 0, parsed as in a specification."""
     try:
-        share = share_ppm(text.strip())
+        value = parse(text.strip())
     except BadValue as bad:
         raise ValueError(f"{bad.message}{f' ({bad.hint})' if bad.hint else ''}") from None
-    if share <= 0:
+    if value <= 0:
         raise ValueError(f"'{text}' must be more than 0")
-    return share
+    return value
 
 
 def parse_positive_size(text: str) -> int:
-    if (size := parse_size(text)) <= 0:
-        raise ValueError(f"'{text}' must be more than 0")
-    return size
+    return _positive(parse_size, text)
 
 
 def parse_head_size(text: str) -> int:

@@ -9,12 +9,11 @@ from __future__ import annotations
 import dataclasses
 import re
 from dataclasses import dataclass, field
-from ipaddress import ip_address
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from qosweb.errors import UsageError, did_you_mean
-from qosweb.units import parse_duration_s
+from qosweb.units import is_loopback, parse_duration_s
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -176,10 +175,4 @@ def _complete(server: UpstreamSettings) -> UpstreamSettings:
 
 def _is_loopback(authority: str) -> bool:
     host = authority.rpartition(":")[0] if not authority.endswith("]") and ":" in authority else authority
-    host = host.strip("[]")
-    if host == "localhost":
-        return True
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return False
+    return is_loopback(host.strip("[]"))

@@ -237,6 +237,13 @@ def test_folders_stay_small() -> None:
     assert set(crowded) <= CROWDED, f"more than {MODULES_MAX} modules: {crowded}"
 
 
+def test_the_map_has_every_folder() -> None:
+    text = (TOP / "docs" / "internals" / "architecture.md").read_text("utf-8")
+    folders = {path.parent for path in SOURCES}
+    missing = [_name(one) for one in folders if f"{one.name}/`" not in text and f"`{_name(one)}/" not in text]
+    assert sorted(missing) == []
+
+
 def test_a_class_name_has_one_meaning() -> None:
     places: dict[str, list[str]] = {}
     for path in SOURCES:

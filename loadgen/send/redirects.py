@@ -9,8 +9,9 @@ from msgspec import UNSET
 from msgspec.structs import replace
 
 from loadgen.results.outcomes import BAD_REDIRECT, REDIRECT_AWAY, REDIRECTS
-from loadgen.send.targets import Target, is_loopback, split_address
+from loadgen.send.targets import Target, split_address
 from loadgen.trace.request import fault_in_url
+from qosweb.units import is_loopback
 
 if TYPE_CHECKING:
     from loadgen.run.messages import Job

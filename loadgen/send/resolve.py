@@ -7,8 +7,9 @@ import re
 import socket
 from typing import TYPE_CHECKING
 
-from loadgen.send.targets import Target, is_loopback, split_address
+from loadgen.send.targets import Target, split_address
 from qosweb.errors import UsageError
+from qosweb.units import is_loopback
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -4,7 +4,7 @@ A node founds a cluster only with ``--bootstrap`` and without a group on its dis
 long as it takes, and never founds. In both cases it serves at once, and decides alone until it is in a primary view.
 Between two primary views there is a short time without any. Only when that lasts longer than ALONE_AFTER_S the node
 decides alone; until then waiting requests keep waiting. It also decides alone while its disk is full.
-Above: `qosweb.admission.engine_driver`.
+Above: `qosweb.admission.engine_driver`. Replicated: `node_state_machine`.
 Below: `cluster.Replica`, which restarts under a new process id if its state ever differs from that of the others.
 """
 
@@ -13,8 +13,6 @@ from __future__ import annotations
 import asyncio
 import socket
 from typing import TYPE_CHECKING
-
-import msgspec
 
 from cluster import (
     AlreadyFounded,
@@ -32,9 +30,9 @@ from cluster import (
 from cluster.runtime.bulk.master_machine import MasterMachine
 from cluster.runtime.bulk.order import SharedOrder
 from cluster.runtime.disk.database_file import FILE, read_identity
-from qosweb.engine.replicated.compiled_policy import OtherLanguage
-from qosweb.engine.replicated.entries import FORMAT, OtherFormat
+from qosweb.engine.replicated.entries import FORMAT
 from qosweb.errors import UsageError
+from qosweb.server.cluster.node_state_machine import MULTICAST, RELEASES, NodeStateMachine
 from qosweb.server.process.console import log_message
 from qosweb.units import Address
 from qosweb.webqos.model.model import LANGUAGE
@@ -50,83 +48,12 @@ if TYPE_CHECKING:
     from qosweb.settings import ServeSettings
 
 CLUSTER = "qosweb"
-RELEASES = b"\xb1"  # first byte of the entries of the release ledger; those of the engine begin with their format
-MULTICAST = b"\xb2"  # first byte of the entries of the multicast transport
 GROUP = Address("127.0.0.1", 8082)
 LEAVE_S = 3.0
 ALONE_AFTER_S = 0.25
 ENTRY_LEN_MAX = 8 << 20  # bytes: the largest policy, and the rest of a node's batch
 POLICY_LEN_MAX = 6 << 20
 MEMBER_FILE = "group"  # the folder of the group's disk, within --data-dir
-
-
-_pack = msgspec.msgpack.Encoder().encode
-_unpack = msgspec.msgpack.Decoder(tuple[bytes, bytes]).decode
-_unpack_all = msgspec.msgpack.Decoder(tuple[bytes, bytes, bytes]).decode
-
-
-class OtherVersion(MemberStops):
-    """The cluster uses a format that this version does not know: this node stops, the other nodes go on."""
-
-    def __init__(self, what: str, error: Exception) -> None:
-        super().__init__(f"{what} cannot be read by this version: {error}; run the same version of qosweb on all nodes")
-
-
-class NodeStateMachine:
-    """The group's state machine: engine, release ledger and master of the multicast transport.
-
-    Each call reads the clock for the engine. The first byte of an entry tells whose it is. A snapshot has the ledger
-    only if there are releases, and the master only if the transport was used.
-    """
-
-    def __init__(self, driver: EngineDriver, ledger: ReleaseLedger, transport: MasterMachine) -> None:
-        self._driver = driver
-        self._engine = driver.engine
-        self._ledger = ledger
-        self._transport = transport
-
-    def apply(self, position: int, origin: ProcessId, body: bytes) -> object:
-        if body[:1] == RELEASES:
-            return self._ledger.apply(origin, body[1:])
-        if body[:1] == MULTICAST:
-            return self._transport.apply(position, origin, body[1:])
-        self._engine.now_ms = self._driver.now_ms()
-        try:
-            self._engine.apply(position, origin, body)
-        except (OtherFormat, OtherLanguage) as error:
-            raise OtherVersion(f"entry {position} of the cluster's order, from {origin.name},", error) from None
-        self._driver.applied()
-        return None
-
-    def view_changed(self, position: int, view: View) -> None:
-        self._engine.now_ms = self._driver.now_ms()
-        self._engine.view_changed(position, view)
-        self._transport.view_changed(position, view)
-        self._driver.applied()
-
-    def snapshot(self) -> bytes:
-        engine = self._engine.snapshot()
-        if not self._transport.is_empty:
-            return MULTICAST + _pack((engine, self._ledger.snapshot(), self._transport.snapshot()))
-        return engine if self._ledger.is_empty else RELEASES + _pack((engine, self._ledger.snapshot()))
-
-    def restore(self, state: bytes) -> None:
-        self._engine.now_ms = self._driver.now_ms()
-        transport = b""
-        try:
-            if state[:1] == MULTICAST:
-                engine, ledger, transport = _unpack_all(state[1:])
-            else:
-                engine, ledger = _unpack(state[1:]) if state[:1] == RELEASES else (state, b"")
-            self._engine.restore(engine)
-            self._ledger.restore(ledger)
-            if transport:
-                self._transport.restore(transport)
-            else:
-                self._transport.clear(self._engine.replicated.view)
-        except (OtherFormat, OtherLanguage, msgspec.DecodeError) as error:
-            raise OtherVersion("the state of the cluster", error) from None
-        self._driver.applied()
 
 
 class ClusterMembership:
