@@ -200,9 +200,9 @@ class ServeSettings:
 
     find_processor: bool = _option(
         parse_yes_or_no,
-        "",
-        "while the processor is full, let requests wait and answer them by class (Linux; experimental)",
-        default=False,
+        "yes|no",
+        "while the processor is full, let requests wait and answer them by class",
+        default=True,
     )
 
     max_connections: int = _option(parse_count, "N", "most connections in total", default=12_000)
@@ -266,7 +266,7 @@ class OptionSpec:
 
     @property
     def is_flag(self) -> bool:
-        return self.parse is parse_yes_or_no
+        return self.parse is parse_yes_or_no and not self.metavar
 
     @property
     def is_list(self) -> bool:
@@ -288,6 +288,8 @@ class OptionSpec:
             return f"{int(str(self.default)) / 10_000:g}%"
         if self.parse in (parse_positive_duration_s, parse_duration_s):
             return f"{self.default:.10g}s"
+        if self.parse is parse_yes_or_no:
+            return "yes" if self.default else "no"
         return str(self.default)
 
     @property

@@ -41,7 +41,7 @@ VALID = {
     "proxy-protocol": "yes",
     "site": "yes",
     "find-line": "yes",
-    "find-processor": "yes",
+    "find-processor": "no",
     "multicast": "239.1.2.3:7000%eth0",
 }
 MULTICAST_NEEDS = {"site": "yes", "data-dir": "data", "bootstrap": "yes", "key-file": "key"}

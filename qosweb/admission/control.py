@@ -242,8 +242,8 @@ class AdmissionControl:
         if self.engine is None:
             return []
         fixed = self._gate.fixed_bytes if isinstance(self._gate, EngineGate) else HEAD_BYTES
-        is_saturated = self.processor is not None and self.processor.is_full
-        return list(resources_of(self.engine, self.meter, slots_set, fixed, is_saturated=is_saturated))
+        shortage = None if self.processor is None else self.processor.shortage()
+        return list(resources_of(self.engine, self.meter, slots_set, fixed, shortage))
 
     # ---- the end
 

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from qosweb.admission.loop_busy_time import LoopBusyTime
 from qosweb.admission.outcomes import Denial, Wait
+from qosweb.admission.resources import ProcessorShortage
 from qosweb.engine.laws.saturation import WINDOW_S, SaturationLaw
 from qosweb.engine.local.active_weights import ActiveWeights
 from qosweb.engine.local.requests import EXPIRED, FULL
@@ -42,6 +43,7 @@ SHARES_EVERY_S = 0.1
 CREDIT_S = 0.05
 TURN_COST = 256  # of a request in addition to its body, for shares
 RETRY_S = 1
+SHORT_S = 0.02  # the processor is short if requests wait without a gap for this time, not only for a turn or two
 
 
 class ProcessorQueue:
@@ -68,6 +70,7 @@ class ProcessorQueue:
         self._on_switch = on_switch
         self._busy = LoopBusyTime()
         self._runs = False
+        self._waiting_since = inf
         self._shares_at = -inf
         self._weights = ActiveWeights()
 
@@ -75,6 +78,12 @@ class ProcessorQueue:
         """Watch the processor from now on. `connections` counts those that are open."""
         self._connections = connections
         self._clock.watch(self.check)
+
+    def shortage(self) -> ProcessorShortage | None:
+        """None: requests do not wait for the processor, or not for long."""
+        if self._clock.read() < self._waiting_since + SHORT_S:
+            return None
+        return ProcessorShortage(int(self.law.capacity_per_s), self.order.waiting)
 
     def close(self) -> None:
         self._busy.close()
@@ -152,8 +161,12 @@ class ProcessorQueue:
             order.run(now)
         finally:
             self._runs = order.waiting > 0
-            if self._runs:
+            if not self._runs:
+                self._waiting_since = inf
+            else:
                 self._loop.call_soon(self._run)
+                if self._waiting_since == inf:
+                    self._waiting_since = now
 
     # ---- shares
 

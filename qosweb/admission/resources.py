@@ -60,18 +60,30 @@ class ResourceState:
     request_bytes: int = 0  # of a node: what a request costs in addition to its body
 
 
+@dataclass(frozen=True, slots=True)
+class ProcessorShortage:
+    """Requests wait for the processor of the node."""
+
+    capacity_bps: int  # that it can do; 0: not known yet
+    waiting: int
+
+
 def pool_name(servers: Collection[str]) -> str:
     return "+".join(servers)
 
 
 def resources_of(
-    engine: Engine, meter: CapacityMeter, slots_set: Collection[str], request_bytes: int, *, is_saturated: bool
+    engine: Engine,
+    meter: CapacityMeter,
+    slots_set: Collection[str],
+    request_bytes: int,
+    processor: ProcessorShortage | None = None,
 ) -> Iterator[ResourceState]:
     """The resources of this node: itself, and the upstream servers of its routes.
 
-    `slots_set`: names of the servers whose slots are set by hand. `is_saturated`: the node's processor is short.
+    `slots_set`: names of the servers whose slots are set by hand. `processor`: None if it is not short.
     """
-    yield _node(engine, meter, request_bytes, is_saturated=is_saturated)
+    yield _node(engine, meter, request_bytes, processor)
     seen: set[str] = set()
     for key in pools_of(engine.me.name, engine.upstreams):
         pool = engine.machine.servers.pools.get(key)
@@ -83,13 +95,18 @@ def resources_of(
                 yield _server(pool, name, server, is_set=name.partition("@")[0] in slots_set)
 
 
-def _node(engine: Engine, meter: CapacityMeter, request_bytes: int, *, is_saturated: bool) -> ResourceState:
+def _node(
+    engine: Engine, meter: CapacityMeter, request_bytes: int, processor: ProcessorShortage | None
+) -> ResourceState:
     pipe = engine.machine.pipes.get(engine.me)
     is_line = meter.line_bps is not None and meter.capacity_bps == meter.line_bps
     found = Found.LINE if is_line else Found.MEASURED if meter.by_hand_bps is None else Found.SET
+    limit, waiting = engine.report.capacity_bps, engine.local_queue.waiting
     cause: Cause | None = None
-    if is_saturated:
+    if processor is not None:
         cause = Cause.PROCESSOR  # wins over the other causes
+        limit, waiting = processor.capacity_bps or limit, waiting + processor.waiting
+        found = Found.MEASURED
     elif is_line:
         cause = Cause.LINE
     elif engine.local_queue.waits_for_room:
@@ -98,10 +115,10 @@ def _node(engine: Engine, meter: CapacityMeter, request_bytes: int, *, is_satura
         engine.me.name,
         "node",
         NODES,
-        engine.report.capacity_bps,
+        limit,
         found,
         0 if pipe is None else pipe.used_bps,
-        engine.local_queue.waiting,
+        waiting,
         cause,
         request_bytes,
     )

@@ -7,6 +7,7 @@ closed-loop throughput, over 512 connections per class, and 50/s of an always-av
 bytes, goodput over the best, and what became of the always-available requests. `asleep` is the part of the time in
 which the node's event loop slept: where it is not small, the client limits the rate, and the shares are not judged.
 `delayed` is the part of the time in which something else had the node's core: where it is not small, nothing is judged.
+`cost` is the processor time per request over that of `plain`. It can be compared also where the others are large.
 """
 
 from __future__ import annotations
@@ -94,9 +95,7 @@ def measure(
         )
         nodes = {
             "plain": stack.enter_context(RunningNode(root, scratch("plain"), *log)),
-            "qos": stack.enter_context(
-                RunningNode(root, scratch("qos"), *log, "--spec", str(spec), "--find-processor")
-            ),
+            "qos": stack.enter_context(RunningNode(root, scratch("qos"), *log, "--spec", str(spec))),
         }
         if can_pin():
             for node in nodes.values():
@@ -123,10 +122,12 @@ def load(client: Path, node: RunningNode, seconds: float, classes: list[str]) ->
     )  # fmt: skip
     passed_s, after = time.perf_counter() - began, scheduled_s(node.process.pid)
     ran, delayed = ((end - start) / passed_s for start, end in zip(before, after, strict=True))
+    found = [json.loads(line) for line in done.stdout.splitlines()]
     return {
-        "classes": [json.loads(line) for line in done.stdout.splitlines()],
+        "classes": found,
         "asleep": max(0.0, 1 - ran - delayed),
         "delayed": delayed,
+        "cost_us": ran / max(1.0, sum(one["served"] for one in found)) * 1e6,
     }
 
 
@@ -156,7 +157,10 @@ def report(kb: int, shares: list[int], runs: list[dict[str, Any]]) -> None:
         f"{kb:>4} KB closed: parts {medians([parts(run['qos']['classes']) for run in runs])} "
         f"(shares {'/'.join(map(str, shares))}; plain {medians([parts(run['plain']['classes']) for run in runs])}), "
         f"total {statistics.median(ratios):.3f} of plain ({min(ratios):.3f} to {max(ratios):.3f}"
-        f"{f'; goal {goal}' if goal else ''}), {statistics.median(total(run['plain']) for run in runs) / 1e6:.0f} MB/s "
+        f"{f'; goal {goal}' if goal else ''}), cost "
+        f"{statistics.median(run['qos']['cost_us'] / run['plain']['cost_us'] for run in runs):.3f} of "
+        f"{statistics.median(run['plain']['cost_us'] for run in runs):.1f} us, "
+        f"{statistics.median(total(run['plain']) for run in runs) / 1e6:.0f} MB/s "
         f"plain, {times([run['qos'] for run in runs])}",
         flush=True,
     )

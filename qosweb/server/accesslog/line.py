@@ -8,11 +8,14 @@ import re
 import time
 from typing import TYPE_CHECKING, NamedTuple
 
+from qosweb.admission.clock import THOUSANDTHS
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from qosweb.admission.resources import ResourceState
 
+MS_OF_US = tuple(f"0.{text}" for text in THOUSANDTHS)  # most times are less than a millisecond
 TEXT_LOGGED_MAX = 512  # characters of a header field or query
 
 _CONTROL_OR_QUOTE = re.compile(r'[\x00-\x1f\x7f"\\]|[^\x00-\x7f]')
@@ -128,15 +131,18 @@ class JsonLines:
         return f',"decision":"{decision}","status":{status},"bytes":{size}'
 
     def held_line(
-        self, ts: str, rid: str, client_part: str, host_part: str, page_part: str, wait_s: float, service_s: float,
-        reason: str,
+        self, ts: str, rid: str, client_part: str, host_part: str, page_part: str, wait_us: int, service_us: int,
+        reason: str = "",
     ) -> str:  # fmt: skip
         """The line of a plain GET that waited for its turn, joined from prepared parts."""
+        total_us = wait_us + service_us
+        queue_ms = MS_OF_US[wait_us] if wait_us < 1000 else f"{wait_us // 1000}.{THOUSANDTHS[wait_us % 1000]}"
+        total_ms = MS_OF_US[total_us] if total_us < 1000 else f"{total_us // 1000}.{THOUSANDTHS[total_us % 1000]}"
+        service_ms = MS_OF_US[service_us] if service_us < 1000 else f"{service_us / 1000:.3f}"
         reason_part = f',"reason":"{reason}"' if reason else ""
         return (
             f'{{"ts":{ts},"rid":"{rid}",{client_part},"method":"GET","host":{host_part},{page_part},'
-            f'"queue_ms":{wait_s * 1e3:.3f},"service_ms":{service_s * 1e3:.3f},'
-            f'"total_ms":{(wait_s + service_s) * 1e3:.3f}{reason_part}}}\n'
+            f'"queue_ms":{queue_ms},"service_ms":{service_ms},"total_ms":{total_ms}{reason_part}}}\n'
         )
 
     def plain_line(self, ts: str, rid: str, client_part: str, host_part: str, page_part: str, ms: str) -> str:

@@ -13,10 +13,9 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from qosweb.admission.class_accounts import SERVICE_BUCKETS_S
-from qosweb.admission.clock import THOUSANDTHS
 from qosweb.engine.local.request_ids import LIFE_LEN, RequestId
 from qosweb.server.accesslog.event_history import EventHistory
-from qosweb.server.accesslog.line import Combined, JsonLines, LogEntry, RequestDetails, quoted
+from qosweb.server.accesslog.line import MS_OF_US, Combined, JsonLines, LogEntry, RequestDetails, quoted
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -36,7 +35,6 @@ TOO_MANY = "connections"  # the reason of a denial by a connection limit
 
 # Most responses from memory take less than a millisecond: values that depend on the time alone come from tables.
 _BUCKET_OF_US = tuple(bisect_left(SERVICE_BUCKETS_S, (us + 0.5) / 1e6) for us in range(1000))
-_MS_OF_US = tuple(f"0.{text}" for text in THOUSANDTHS)
 
 
 class AccessRecorder:
@@ -147,7 +145,7 @@ class AccessRecorder:
         account.service_sum_s += service_s
         if service_us < 1000:
             account.service_counts[_BUCKET_OF_US[service_us]] += 1
-            ms = _MS_OF_US[service_us]
+            ms = MS_OF_US[service_us]
         else:
             account.service_counts[bisect_left(SERVICE_BUCKETS_S, service_s)] += 1
             ms = f"{service_s * 1e3:.3f}"
@@ -165,12 +163,31 @@ class AccessRecorder:
     ) -> None:
         """Record a plain GET that was served from memory after it had waited for its turn."""
         wait_s, service_s = started - arrived, time.perf_counter() - started
+        wait_us, service_us = int(wait_s * 1e6), int(service_s * 1e6)
         account.plain_served += 1
         account.bytes_sent += page.size
-        account.observe_service(service_s)
-        account.observe_wait(wait_s)
-        page_part = f"{page.log_part}{account.quoted}{page.log_tail}"
-        self._record_held(client_part, host, page_part, arrived, wait_s, service_s)
+        account.wait_sum_s += wait_s
+        account.wait_counts[_BUCKET_OF_US[wait_us] if wait_us < 1000 else bisect_left(SERVICE_BUCKETS_S, wait_s)] += 1
+        account.service_sum_s += service_s
+        account.service_counts[
+            _BUCKET_OF_US[service_us] if service_us < 1000 else bisect_left(SERVICE_BUCKETS_S, service_s)
+        ] += 1
+        self._requests = number = self._requests + 1
+        if self._log is not None:
+            lines = self._lines
+            lines.append(
+                self._json.held_line(
+                    self._clock.wall_text(arrived),
+                    f"{self._rid_prefix}{number}",
+                    client_part,
+                    host,
+                    f"{page.log_part}{account.quoted}{page.log_tail}",
+                    wait_us,
+                    service_us,
+                )
+            )
+            if len(lines) >= BATCH_LINES:
+                self.flush()
 
     def ended_in_queue(
         self, client_part: str, path: str, host: str, account: ClassAccount, arrived: float,
@@ -186,18 +203,11 @@ class AccessRecorder:
         self._noted_bytes += size
         self.statuses[status] += 1
         tail = self._json.held_tail(decision, status, size)
-        page_part = f"{self._json.page_part(path)}{account.quoted}{tail}"
-        self._record_held(client_part, host, page_part, arrived, now - arrived, 0.0, reason)
-
-    def _record_held(
-        self, client_part: str, host: str, page_part: str, arrived: float, wait_s: float, service_s: float,
-        reason: str = "",
-    ) -> None:  # fmt: skip
-        self._requests = number = self._requests + 1
+        rid = self._new_rid()
         if self._log is not None:
-            ts, rid = self._clock.wall_text(arrived), f"{self._rid_prefix}{number}"
-            line = self._json.held_line(ts, rid, client_part, host, page_part, wait_s, service_s, reason)
-            self._lines.append(line)
+            page_part = f"{self._json.page_part(path)}{account.quoted}{tail}"
+            ts, wait_us = self._clock.wall_text(arrived), int((now - arrived) * 1e6)
+            self._lines.append(self._json.held_line(ts, rid, client_part, host, page_part, wait_us, 0, reason))
             if len(self._lines) >= BATCH_LINES:
                 self.flush()
 

@@ -160,7 +160,7 @@ def cluster_of(node: Node) -> dict[str, object]:
 
 
 def _processor(node: Node) -> dict[str, object] | None:
-    """The node's processor, with `--find-processor`."""
+    """The node's processor; None with `--find-processor no`, or without a specification."""
     processor = node.admission.processor
     if processor is None:
         return None

@@ -163,7 +163,8 @@ class HttpConnection(Turns):
             self._clock.turn(now)
         if self._log_part and not self._in_head:
             if (plain := self._known_heads.get(data)) is not None:
-                if self._processor is not None and self._wait_for_turn(plain, data, now):
+                processor = self._processor
+                if processor is not None and processor.holds and self._wait_for_turn(plain, data, now):
                     return
                 if self._answer_plain(plain, now):
                     return

@@ -61,6 +61,10 @@ class Turns(Timeouts):
         self._held = None
         try:
             cost = self._answer_plain(plain, now, arrived)
+            if cost and not (self._unread or self._eof or self._reading_paused):
+                if not self._write_paused:
+                    self._blocked = self._closing
+                return cost
             if not cost:
                 cost = TURN_COST
                 self._blocked = False
