@@ -11,10 +11,13 @@ import tomllib
 from collections import Counter
 from functools import cache
 from graphlib import TopologicalSorter
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+
+from cluster.sim.mutation import Mutant
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -145,8 +148,18 @@ def _is_pure(path: Path) -> bool:
 
 
 @cache
+def _text(path: Path) -> str:
+    return path.read_text("utf-8")
+
+
+def _mutant_catalogues() -> list[Path]:
+    files = [*SOURCES, *sorted((TOP / "tests").rglob("*_catalogue.py"))]
+    return [path for path in files if "tuple[Mutant, ...] = (" in _text(path)]
+
+
+@cache
 def _tree(path: Path) -> ast.Module:
-    return ast.parse(path.read_text("utf-8"), str(path))
+    return ast.parse(_text(path), str(path))
 
 
 @cache
@@ -229,6 +242,21 @@ SHARED_CLASS_NAMES = frozenset(
         "And", "Or", "Not", "Has", "Like", "Relative",  # syntax tree and model: before and after names are resolved
     }
 )  # fmt: skip
+
+
+@pytest.mark.parametrize("path", _mutant_catalogues(), ids=_name)
+def test_the_text_that_a_mutant_changes_is_there_once(path: Path) -> None:
+    mutants = [
+        one
+        for value in vars(import_module(_module(path))).values()
+        if isinstance(value, tuple)
+        for one in value
+        if isinstance(one, Mutant)
+    ]
+    assert mutants
+    for mutant in mutants:
+        count = _text(TOP.joinpath(*mutant.module.split(".")).with_suffix(".py")).count(mutant.was)
+        assert count == 1, f"{mutant.name}: {mutant.was!r} occurs {count} times in {mutant.module}"
 
 
 def test_folders_stay_small() -> None:

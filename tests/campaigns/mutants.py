@@ -1,4 +1,4 @@
-"""Mutation testing with fresh seeds: every mutant of the group stack and the engine must be caught."""
+"""Mutation testing with fresh seeds: every mutant of the group stack, its services and the engine must be caught."""
 
 from __future__ import annotations
 
@@ -21,7 +21,15 @@ def main(arguments: list[str]) -> int:
     first = options.seed_from if options.seed_from is not None else int(time.time())
     print(f"seeds from {first} on")
     worst = 0
-    for command in (["cluster", "sim"], ["qosweb.engine.sim"], ["qosweb.engine.sim", "--slots"]):
+    for command in (
+        ["cluster", "sim"],
+        ["cluster", "sim", "--interim"],
+        ["cluster", "sim", "--data"],
+        ["cluster", "sim", "--reports"],
+        ["cluster", "sim", "--bulk"],
+        ["qosweb.engine.sim"],
+        ["qosweb.engine.sim", "--slots"],
+    ):
         words = [sys.executable, "-m", *command, "--mutants", "--seeds", str(options.seeds), "--seed-from", str(first)]
         print(" ".join(words[1:]), flush=True)
         worst = max(worst, subprocess.run(words, cwd=TOP, check=False).returncode)

@@ -1,4 +1,4 @@
-"""Simulates thousands of fresh fault seeds: the group stack, the engine, and the engine with many channels or slots."""
+"""Simulates thousands of fresh fault seeds: the group stack, its services, the engine, and many channels or slots."""
 
 from __future__ import annotations
 
@@ -19,15 +19,20 @@ def main(arguments: list[str]) -> int:
         type=int,
         default=5_000,
         metavar="N",
-        help="seeds of the group stack; the engine gets a tenth of them",
+        help="seeds of the group stack; the others get a tenth of them",
     )
     parser.add_argument("--seed-from", type=int, metavar="S", help="first seed (default: from the clock)")
     options = parser.parse_args(arguments)
     first = options.seed_from if options.seed_from is not None else int(time.time())
     few = str(max(1, options.seeds // 10))
     print(f"seeds from {first} on")
+    group = ["cluster", "sim", "--jobs", str(os.cpu_count() or 1), "--seeds"]
     for command in (
-        ["cluster", "sim", "--seeds", str(options.seeds), "--jobs", str(os.cpu_count() or 1)],
+        [*group, str(options.seeds)],
+        [*group, few, "--interim"],
+        [*group, few, "--data"],
+        [*group, few, "--reports"],
+        [*group, few, "--bulk"],
         ["qosweb.engine.sim", "--seeds", few],
         ["qosweb.engine.sim", "--wide", "--seeds", few],
         ["qosweb.engine.sim", "--slots", "--seeds", few],

@@ -22,7 +22,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "cancelled requests keep their grant", "qosweb.engine.replicated.state_machine",
         "                self._free(other, owner, number, entries.UNUSED)",
         "                pass",
-        "a grant that crosses the cancellation of its request keeps the channel",
+        "a grant that crosses the cancellation of its request keeps the channel", shown_by=6,
     ),
     Mutant(
         "restatement does not replace old state", "qosweb.engine.replicated.state_machine",
@@ -47,7 +47,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "snapshot loses virtual time", "qosweb.engine.replicated.snapshot",
         "    scheduler.virtual, scheduler.spare = state.virtual, state.spare",
         "    scheduler.virtual, scheduler.spare = 0, 0",
-        "a restored replica orders the classes differently",
+        "a restored replica orders the classes differently", shown_by=1,
     ),
     Mutant(
         "snapshot loses votes on upstream servers", "qosweb.engine.replicated.snapshot",
@@ -97,7 +97,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "redirect takes the owner's channel", "qosweb.engine.replicated.scheduler",
         "        place.take(owner, number, channel)",
         "        self.pipes[owner].take(owner, number, channel)",
-        "a redirected request holds a channel of the node that it came from",
+        "a redirected request holds a channel of the node that it came from", shown_by=3,
     ),
     # ---- wait estimate
     Mutant(
@@ -111,7 +111,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "no deadline", "qosweb.engine.local.request_queue",
         "            heappush(self._deadlines, (deadline_ms, request.number))",
         "            pass",
-        "a lifetime is never enforced",
+        "a lifetime is never enforced", shown_by=6,
     ),
     Mutant(
         "expired requests start", "qosweb.engine.local.request_queue",
@@ -129,7 +129,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "no-shows keep their channel", "qosweb.engine.local.local_queue",
         "            self.outbox.visited(*key, UNUSED)",
         "            pass",
-        "a channel is held for a redirected client that never arrives",
+        "a channel is held for a redirected client that never arrives", shown_by=1,
     ),
     Mutant(
         "used rate is never released", "qosweb.engine.local.local_queue",
@@ -141,7 +141,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "cancellations are not sent", "qosweb.engine.local.outbox",
         "        self._cancelled.append(number)",
         "        pass",
-        "the other replicas let the request wait, or run, for ever",
+        "the other replicas let the request wait, or run, for ever", shown_by=5,
     ),
     Mutant(
         "counts of lost batches are dropped", "qosweb.engine.local.outbox",

@@ -10,7 +10,7 @@ import pytest
 from cluster.sim.bulk.mutants import BULK_MUTANTS
 from cluster.sim.bulk.scenarios import play, run_bulk_seed
 from cluster.sim.bulk.world import BulkWorld
-from cluster.sim.mutant_hunt import hunt
+from tests.support.mutants import assert_a_seed_catches
 
 if TYPE_CHECKING:
     from cluster.sim.mutation import Mutant
@@ -121,9 +121,7 @@ def test_a_long_lossy_transfer_reaches_all() -> None:
     ids=lambda mutant: f"{mutant.layer}: {mutant.name}",
 )
 def test_a_mutant_is_caught(mutant: Mutant) -> None:
-    seeds = range(mutant.shown_by, mutant.shown_by + MUTANT_SEEDS)
-    caught = hunt(mutant, seeds, run_bulk_seed)
-    assert caught.by, f"not caught: {mutant.wrong}"
+    assert_a_seed_catches(mutant, run_bulk_seed, MUTANT_SEEDS)
 
 
 def test_a_run_is_a_function_of_its_seed() -> None:

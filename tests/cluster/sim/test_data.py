@@ -11,10 +11,10 @@ from cluster.sim.data.mutants import DATA_MUTANTS
 from cluster.sim.data.plan import make_data_plan
 from cluster.sim.data.run import run_data_task
 from cluster.sim.explore import SeedTask
-from cluster.sim.mutant_hunt import hunt
 from cluster.sim.plan import make_plan
 from cluster.sim.real_stack import factory_of
 from cluster.sim.stories import narrate_story
+from tests.support.mutants import assert_a_seed_catches
 
 if TYPE_CHECKING:
     from cluster.sim.mutation import Mutant
@@ -81,8 +81,7 @@ def test_the_faults_took_effect() -> None:
 @pytest.mark.long
 @pytest.mark.parametrize("mutant", DATA_MUTANTS, ids=lambda mutant: f"{mutant.layer}: {mutant.name}")
 def test_a_mutant_is_caught(mutant: Mutant) -> None:
-    seeds = range(mutant.shown_by, mutant.shown_by + MUTANT_SEEDS)
-    assert hunt(mutant, seeds, lambda seed: run_data_task(task(seed))).by, f"not caught: {mutant.wrong}"
+    assert_a_seed_catches(mutant, lambda seed: run_data_task(task(seed)), MUTANT_SEEDS)
 
 
 def test_there_are_enough_mutants() -> None:

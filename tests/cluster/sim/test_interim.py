@@ -9,10 +9,10 @@ import pytest
 
 from cluster.sim.explore import SeedTask
 from cluster.sim.interim_mutants import INTERIM_MUTANTS
-from cluster.sim.mutant_hunt import hunt
 from cluster.sim.plan import make_plan
 from cluster.sim.real_stack import factory_of, run_task
 from cluster.sim.stories import narrate_story
+from tests.support.mutants import assert_a_seed_catches
 
 if TYPE_CHECKING:
     from cluster.sim.journal import Journal
@@ -68,8 +68,7 @@ def test_the_faults_took_effect() -> None:
 @pytest.mark.long
 @pytest.mark.parametrize("mutant", INTERIM_MUTANTS, ids=lambda mutant: f"{mutant.layer}: {mutant.name}")
 def test_a_mutant_is_caught(mutant: Mutant) -> None:
-    caught = hunt(mutant, range(MUTANT_SEEDS), lambda seed: run_task(task(seed)))
-    assert caught.by, f"not caught: {mutant.wrong}"
+    assert_a_seed_catches(mutant, lambda seed: run_task(task(seed)), MUTANT_SEEDS)
 
 
 def test_there_are_enough_mutants() -> None:

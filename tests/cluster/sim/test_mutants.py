@@ -8,9 +8,9 @@ import pytest
 
 from cluster.sim.explore import SeedTask
 from cluster.sim.mutant_catalogue import MUTANTS
-from cluster.sim.mutant_hunt import hunt
 from cluster.sim.real_stack import run_task
 from tests.cluster.test_stack import layers_of_the_stack
+from tests.support.mutants import assert_a_seed_catches
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -25,9 +25,7 @@ SEEDS_MAX = 30
 
 @pytest.mark.parametrize("mutant", WRONG, ids=lambda mutant: f"{mutant.layer}: {mutant.name}")
 def test_a_mutant_is_caught(mutant: Mutant) -> None:
-    seeds = range(mutant.shown_by, mutant.shown_by + SEEDS_MAX)
-    caught = hunt(mutant, seeds, lambda seed: run_task(SeedTask(seed, 3, 7)))
-    assert caught.by, f"not caught: {mutant.wrong}"
+    assert_a_seed_catches(mutant, lambda seed: run_task(SeedTask(seed, 3, 7)), SEEDS_MAX)
 
 
 def test_every_layer_has_enough_mutants() -> None:

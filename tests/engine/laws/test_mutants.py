@@ -9,6 +9,7 @@ import pytest
 from tests.engine.laws import test_knee
 from tests.engine.laws import test_simulated_servers as simulated
 from tests.engine.laws.mutant_catalogue import MUTANTS
+from tests.support.mutants import assert_a_test_catches
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -37,12 +38,7 @@ CAUGHT_BY: dict[str, Callable[[], object]] = {
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda one: one.name)
 def test_mutant_is_caught(mutant: Mutant) -> None:
-    undo = mutant.apply()
-    try:
-        with pytest.raises(AssertionError):
-            CAUGHT_BY[mutant.name]()
-    finally:
-        undo()
+    assert_a_test_catches(mutant, CAUGHT_BY[mutant.name])
 
 
 def test_every_mutant_has_a_test() -> None:

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cluster.sim.mutant_hunt import hunt
 from qosweb.engine.sim.mutant_catalogue import MUTANTS
 from qosweb.engine.sim.plan import make_plan
 from qosweb.engine.sim.run import play
@@ -18,6 +17,7 @@ from tests.engine import test_engine
 from tests.engine.local import test_batch_timing, test_local_queue, test_wait_estimate
 from tests.engine.replicated import test_scheduler
 from tests.engine.sim import test_sample_load
+from tests.support.mutants import assert_a_seed_catches, assert_a_test_catches
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -27,16 +27,6 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.long
 
 SEEDS_MAX = 8
-
-# A seed that shows the mutant; seed 0 if there is none here.
-SHOWN_BY: dict[str, int] = {
-    "cancelled requests keep their grant": 6,
-    "snapshot loses virtual time": 1,
-    "redirect takes the owner's channel": 3,
-    "no deadline": 6,
-    "no-shows keep their channel": 1,
-    "cancellations are not sent": 5,
-}
 NOTICED_BY: dict[str, Callable[[], None]] = {
     "waiting classes demand everything": partial(test_sample_load.hold_the_ceiling_on_one_node, seeds=4),
     "virtual time is forgotten at once": partial(test_sample_load.hold_the_ceiling_on_one_node, seeds=4),
@@ -61,19 +51,12 @@ NOTICED_BY: dict[str, Callable[[], None]] = {
 
 @pytest.mark.parametrize("mutant", [one for one in MUTANTS if one.name not in NOTICED_BY], ids=lambda one: one.name)
 def test_mutant_is_caught_by_a_seed(mutant: Mutant) -> None:
-    first = SHOWN_BY.get(mutant.name, 0)
-    caught = hunt(mutant, range(first, first + SEEDS_MAX), lambda seed: play(make_plan(seed)))
-    assert caught.by, f"no judge noticed that {mutant.wrong}"
+    assert_a_seed_catches(mutant, lambda seed: play(make_plan(seed)), SEEDS_MAX)
 
 
 @pytest.mark.parametrize("mutant", [one for one in MUTANTS if one.name in NOTICED_BY], ids=lambda one: one.name)
 def test_mutant_is_caught_by_a_test(mutant: Mutant) -> None:
-    undo = mutant.apply()
-    try:
-        with pytest.raises(AssertionError):
-            NOTICED_BY[mutant.name]()
-    finally:
-        undo()
+    assert_a_test_catches(mutant, NOTICED_BY[mutant.name])
 
 
 def test_the_catalogue_is_not_empty() -> None:

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cluster.sim.mutant_hunt import hunt
 from qosweb.engine.sim.run import play
 from qosweb.engine.sim.slot_mutants import SLOT_MUTANTS
 from qosweb.engine.sim.slot_plan import make_slot_plan
 from tests.engine import test_slots
 from tests.engine.sim import test_slot_limits
+from tests.support.mutants import assert_a_seed_catches, assert_a_test_catches
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -33,16 +33,9 @@ NOTICED_BY: dict[str, Callable[[], None]] = {
     "mutant", [one for one in SLOT_MUTANTS if one.name not in NOTICED_BY], ids=lambda one: one.name
 )
 def test_mutant_is_caught_by_a_seed(mutant: Mutant) -> None:
-    seeds = range(mutant.shown_by, mutant.shown_by + SEEDS_MAX)
-    caught = hunt(mutant, seeds, lambda seed: play(make_slot_plan(seed)))
-    assert caught.by, f"no judge noticed that {mutant.wrong}"
+    assert_a_seed_catches(mutant, lambda seed: play(make_slot_plan(seed)), SEEDS_MAX)
 
 
 @pytest.mark.parametrize("mutant", [one for one in SLOT_MUTANTS if one.name in NOTICED_BY], ids=lambda one: one.name)
 def test_mutant_is_caught_by_a_test(mutant: Mutant) -> None:
-    undo = mutant.apply()
-    try:
-        with pytest.raises(AssertionError):
-            NOTICED_BY[mutant.name]()
-    finally:
-        undo()
+    assert_a_test_catches(mutant, NOTICED_BY[mutant.name])

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from cluster.sim.explore import SeedTask
-from cluster.sim.mutant_hunt import hunt
 from cluster.sim.reports.mutant_catalogue import REPORT_MUTANTS
 from cluster.sim.reports.run import run_reports_task
 from tests.cluster.reports.test_broadcast import SCRIPTED
+from tests.support.mutants import assert_a_seed_catches
 
 if TYPE_CHECKING:
     from cluster.sim.mutation import Mutant
@@ -64,8 +64,7 @@ def test_a_seed_is_one_run() -> None:
 
 @pytest.mark.parametrize("mutant", WRONG, ids=lambda mutant: mutant.name)
 def test_a_mutant_is_caught(mutant: Mutant) -> None:
-    caught = hunt(mutant, range(mutant.shown_by, mutant.shown_by + SEEDS_MAX), run_seed)
-    assert caught.by, f"not caught: {mutant.wrong}"
+    assert_a_seed_catches(mutant, run_seed, SEEDS_MAX)
 
 
 def test_there_are_enough_mutants() -> None:
