@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 
-class Printed(NamedTuple):
+class PublishedRow(NamedTuple):
     """A row of table 1."""
 
     class_name: str
@@ -20,11 +20,11 @@ class Printed(NamedTuple):
 
 
 TABLE_1 = (
-    Printed("/a", "always", 100.0, 704, 100.0, 298),
-    Printed("/b", "30 %", 90.0, 538, 59.7, 172),
-    Printed("/c", "30 %", 84.1, 530, 62.2, 173),
-    Printed("/d", "20 %", 52.6, 339, 42.4, 123),
-    Printed("/e", "20 %", 54.5, 354, 45.5, 122),
+    PublishedRow("/a", "always", 100.0, 704, 100.0, 298),
+    PublishedRow("/b", "30 %", 90.0, 538, 59.7, 172),
+    PublishedRow("/c", "30 %", 84.1, 530, 62.2, 173),
+    PublishedRow("/d", "20 %", 52.6, 339, 42.4, 123),
+    PublishedRow("/e", "20 %", 54.5, 354, 45.5, 122),
 )
 
 FIGURE_4_RATES = {"16k": 18, "128k": 8}  # requests per second

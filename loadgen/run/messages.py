@@ -1,8 +1,8 @@
 """Messages between a run and its worker processes, as frames on pipes.
 
-A worker receives one ``Job`` and, when all workers are ready, a ``Go``, as lines of JSON on its standard input; the end
-of that input tells it to stop. It replies with frames on its standard output: one byte for the kind, four bytes for the
-length, and the content.
+A worker receives one ``Job`` and, when all workers are ready, a ``StartSignal``, as lines of JSON on its standard
+input; the end of that input tells it to stop. It replies with frames on its standard output: one byte for the kind,
+four bytes for the length, and the content.
 """
 
 import struct
@@ -33,7 +33,7 @@ class Job(msgspec.Struct):
     tell_every_s: float  # interval of progress messages; adding them up costs processor time
 
 
-class Go(msgspec.Struct):
+class StartSignal(msgspec.Struct):
     """``start_s`` on the monotonic clock is time zero of the trace."""
 
     start_s: float

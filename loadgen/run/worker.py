@@ -51,7 +51,7 @@ async def _run(job: Job, orders: FileIO) -> None:
     def listen() -> None:
         line = orders.readline()
         if line:
-            start_s = msgspec.json.decode(line, type=messages.Go).start_s
+            start_s = msgspec.json.decode(line, type=messages.StartSignal).start_s
             loop.call_soon_threadsafe(started.set_result, start_s)
             while orders.readline():
                 pass

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from loadgen.run.messages import Job
 
 _START_WITHIN_S = 60.0
-_HEAD_START_S = 0.1  # between ``Go`` and the first request, so that all workers receive it in time
+_HEAD_START_S = 0.1  # between ``StartSignal`` and the first request, so that all workers receive it in time
 _QUEUE_MAX = 1000
 GONE = b"G"
 
@@ -85,7 +85,7 @@ class WorkerProcesses:
             ready += 1
         start_s = time.monotonic() + _HEAD_START_S
         for process in self._processes:
-            self._tell(process, msgspec.json.encode(messages.Go(start_s)))
+            self._tell(process, msgspec.json.encode(messages.StartSignal(start_s)))
         return start_s
 
     def news(self, timeout_s: float) -> WorkerMessage | None:

@@ -2,7 +2,7 @@
 
 A resource is this node (bytes per second) or an upstream server (slots: requests in service at a time). Requests need
 one resource out of a pool: any node of the cluster, or any server of their route. The access log, `/status`, metrics
-and the dashboard all show `ResourceState`; `Cause` and `Found` are defined only here.
+and the dashboard all show `ResourceState`; `Cause` and `LimitSource` are defined only here.
 Neighbours: `control` makes the states.
 """
 
@@ -35,7 +35,7 @@ class Cause(enum.StrEnum):
     PROCESSOR = "processor"  # what the node itself can do
 
 
-class Found(enum.StrEnum):
+class LimitSource(enum.StrEnum):
     """How a limit was found."""
 
     SET = "set"  # by hand
@@ -53,7 +53,7 @@ class ResourceState:
     kind: str  # node or server
     pool: str
     limit: int
-    found: Found
+    found: LimitSource
     in_use: int
     waiting: int  # requests that wait for the pool, at all nodes that share it
     cause: Cause | None  # why it is contended; None: it is not
@@ -100,17 +100,17 @@ def _node(
 ) -> ResourceState:
     pipe = engine.machine.pipes.get(engine.me)
     is_line = meter.line_bps is not None and meter.capacity_bps == meter.line_bps
-    found = Found.LINE if is_line else Found.MEASURED if meter.by_hand_bps is None else Found.SET
+    found = LimitSource.LINE if is_line else LimitSource.MEASURED if meter.by_hand_bps is None else LimitSource.SET
     limit, waiting = engine.report.capacity_bps, engine.local_queue.waiting
     cause: Cause | None = None
     if processor is not None:
         cause = Cause.PROCESSOR  # wins over the other causes
         limit, waiting = processor.capacity_bps or limit, waiting + processor.waiting
-        found = Found.MEASURED
+        found = LimitSource.MEASURED
     elif is_line:
         cause = Cause.LINE
     elif engine.local_queue.waits_for_room:
-        cause = Cause.SET if found is Found.SET else Cause.PROCESSOR
+        cause = Cause.SET if found is LimitSource.SET else Cause.PROCESSOR
     return ResourceState(
         engine.me.name,
         "node",
@@ -128,7 +128,7 @@ def _server(pool: ServerPool, name: str, server: Server, *, is_set: bool) -> Res
     """The limit is the level of the law, without its short dips."""
     limit = min(server.level, server.slots_max) if server.level else server.slots_max
     is_bound = is_set and limit >= server.slots_max
-    found = Found.SET if is_bound else Found.KNEE if server.level else Found.DEFAULT
+    found = LimitSource.SET if is_bound else LimitSource.KNEE if server.level else LimitSource.DEFAULT
     is_contended = pool.is_contended and not server.is_out
     cause = None if not is_contended else Cause.SET if is_bound else Cause.SERVER
     return ResourceState(

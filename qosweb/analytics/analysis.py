@@ -11,7 +11,7 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
-from qosweb.analytics.findings import Findings, Gathered, conclude, outside, policies_of
+from qosweb.analytics.findings import Findings, LogAggregates, conclude, outside, policies_of
 from qosweb.analytics.read import line_queries, policies, slot_sums, sources, tables
 from qosweb.analytics.read.line_scan import LineScan
 from qosweb.analytics.read.log_lines import event_in, narrow, read_lines, requests
@@ -59,7 +59,7 @@ def analyse(
                     line_queries.write_bad_lines(all_lines, bad_folder)
                 cause = f" ({seen.bad[0][2]} lines: {seen.bad[0][1]}, in {seen.bad[0][0]})" if seen.bad else ""
                 raise UsageError(f"no request could be read from the logs{cause}")
-            gathered = Gathered(
+            gathered = LogAggregates(
                 events,
                 of_slots,
                 took.result,

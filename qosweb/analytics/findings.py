@@ -65,7 +65,7 @@ class Findings:
 
 
 @dataclass(frozen=True)
-class Gathered:
+class LogAggregates:
     """The sums over the lines, and functions for queries that may still be needed."""
 
     events: list[LogEvent]
@@ -83,7 +83,7 @@ def policies_of(request: AnalysisRequest, events: Sequence[LogEvent]) -> tuple[d
 
 
 def conclude(
-    gathered: Gathered,
+    gathered: LogAggregates,
     seen: slot_sums.Survey,
     request: AnalysisRequest,
     show_step: Callable[[str], None] = lambda _: None,
@@ -162,7 +162,7 @@ def outside(events: Sequence[LogEvent]) -> set[str]:
 
 
 def _situations(
-    gathered: Gathered,
+    gathered: LogAggregates,
     known: Mapping[str, LoggedPolicy],
     timeline: Timeline,
     limits: AnalysisLimits,
@@ -188,7 +188,7 @@ def _situations(
 
 
 def _parts(
-    gathered: Gathered,
+    gathered: LogAggregates,
     when: Mapping[str, Situations],
     limits: AnalysisLimits,
     responses_ms: Sequence[int],

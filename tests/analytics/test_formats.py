@@ -20,7 +20,7 @@ VALUES: dict[str, Any] = {
         12.5, 12.25, ["000000000007-end"], [EVENT], {"r": ["1", "2"]}, [batches.Sample(["a", 1], ["b1244dbf-17"])], 9
     ),
     "note.json.empty": batches.BatchNote(),
-    "options.json": checkpoint.Fixed(60, 1, 5.0, 2.5, "100ms", "ab"),
+    "options.json": checkpoint.CheckpointOptions(60, 1, 5.0, 2.5, "100ms", "ab"),
 }
 
 

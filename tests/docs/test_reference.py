@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from qosweb.admission.resources import Cause, Found, ResourceState
+from qosweb.admission.resources import Cause, LimitSource, ResourceState
 from qosweb.analytics.read.log_lines import DECISIONS
 from qosweb.server.accesslog.line import EXTRA_FIELDS, JsonLines, LogEntry
 from qosweb.server.admin import admin, block_routes, metrics, qos_metrics, release_routes
@@ -68,7 +68,9 @@ def test_fields_of_events() -> None:
         "view": lines.view_event(0.0, 1, [], is_primary=True),
         "capacity": lines.capacity_event(0.0, 1, "n", 1),
         "upstream": lines.upstream_event(0.0, "u", "timeouts"),
-        "resource": lines.resource_event(0.0, ResourceState("u", "server", "u", 8, Found.KNEE, 8, 1, Cause.SERVER)),
+        "resource": lines.resource_event(
+            0.0, ResourceState("u", "server", "u", 8, LimitSource.KNEE, 8, 1, Cause.SERVER)
+        ),
     }
     documented = {name: names_in(row[1]) for row in rows_of(LOG, "`event`") for name in names_in(row[0])}
     assert set(documented) == set(events)

@@ -43,7 +43,7 @@ FULL = m.Model(
         m.Constraint(0, "rate", ">", VALUES[0], "conditional", CONDITION, hard=True, shadow=True),
     ),
     (m.Priority((0, 1), "first", CONDITION, shadow=True), m.Priority((1, 2), "second")),
-    (m.QosClass("a", (0, 2), (m.Way((0,), (1, 2)), m.Way())), m.QosClass("default", ())),
+    (m.QosClass("a", (0, 2), (m.AtomCombination((0,), (1, 2)), m.AtomCombination())), m.QosClass("default", ())),
 )
 COST = m.Model(
     m.SpecSettings(), PAGE_SETS, (), (m.Constraint(0, "cost", "=", m.HeaderNumber("x-cost"), "cost"),), (),

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from qosweb.analytics.read.rows import AnalysisRequest
 
 
-class Fixed(msgspec.Struct):
+class CheckpointOptions(msgspec.Struct):
     """The options that determine the sums of a checkpoint. Fields are named like the options."""
 
     window: int
@@ -52,15 +52,15 @@ def check_fixed(checkpoint: Path, request: AnalysisRequest) -> None:
     """Stores the options in a new checkpoint. Raises UsageError if an existing one was made with other options."""
     limits, file = request.limits, checkpoint / "options.json"
     spec = hashlib.sha256(request.spec.text.encode()).hexdigest()[:16] if request.spec else ""
-    now = Fixed(limits.window_s, limits.slot_s, limits.waited_ms, limits.slack_ms, request.response, spec)
+    now = CheckpointOptions(limits.window_s, limits.slot_s, limits.waited_ms, limits.slack_ms, request.response, spec)
     try:
-        before = msgspec.json.decode(file.read_bytes(), type=Fixed)
+        before = msgspec.json.decode(file.read_bytes(), type=CheckpointOptions)
     except FileNotFoundError:
         file.write_bytes(msgspec.json.encode(now))
         return
     except msgspec.MsgspecError:
         raise UsageError(f"{file}: is damaged; use a new folder for --checkpoint") from None
-    for name in Fixed.__struct_fields__:
+    for name in CheckpointOptions.__struct_fields__:
         if getattr(before, name) != getattr(now, name):
             raise UsageError(
                 f"--checkpoint {checkpoint}: was created with a different --{name}; use the same value or a new folder"

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 from pyspark import StorageLevel
 from pyspark.sql import functions as f
 
-from qosweb.analytics.findings import Findings, Gathered, conclude, outside, policies_of
+from qosweb.analytics.findings import Findings, LogAggregates, conclude, outside, policies_of
 from qosweb.analytics.follow import batches, log_tail
 from qosweb.analytics.read import line_queries, policies, slot_sums, tables
 from qosweb.analytics.read.line_scan import LineScan
@@ -198,7 +198,7 @@ class Stream:
         of_slots = of_slots.cache()
         try:
             twice = sorted(note.twice.items())
-            gathered = Gathered(
+            gathered = LogAggregates(
                 note.events,
                 of_slots,
                 lambda: tables.percentiles(times),

@@ -23,19 +23,19 @@ from qosweb.webqos.allocation.problem import PPM
 from qosweb.webqos.model.model import Bytes, Requests
 from qosweb.webqos.policy.division import Division
 from qosweb.webqos.policy.environment import REQUEST_BYTES, ShareBasis
-from qosweb.webqos.policy.terms import Terms, TwoValues, terms_of
+from qosweb.webqos.policy.terms import ConflictingValues, Terms, terms_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
     from qosweb.analytics.read.policies import LoggedPolicy
-    from qosweb.analytics.read.rows import AnalysisLimits, Cell, Part
+    from qosweb.analytics.read.rows import AnalysisLimits, ClassSums, Part
     from qosweb.webqos.policy.binding import Binding
 
 SIZES_ALIKE = 1.5  # largest over smallest mean response size
 
 
-class DividedMoment(NamedTuple):
+class DividedSlot(NamedTuple):
     """One moment: what the always available classes left, and, by class, the demand and the expected amount."""
 
     left: float
@@ -66,7 +66,7 @@ class ExpectedShares:
     ) -> None:
         self.policy, self.binding, self.part, self.limits = policy, binding, part, limits
         self.nodes, self.capacity_bps = nodes, capacity_bps
-        self.cells: dict[int, Cell] = {}
+        self.cells: dict[int, ClassSums] = {}
         self.strangers: list[str] = []  # classes of the log that the policy does not define
         for cell in part.cells:
             number = policy.numbers.get(cell.name)
@@ -113,7 +113,7 @@ class ExpectedShares:
         return any(amount.backlog for moment in self.part.moments for amount in moment.amounts)
 
     @cached_property
-    def moments(self) -> list[DividedMoment]:
+    def moments(self) -> list[DividedSlot]:
         """The contended time in pieces: capacity unused in one piece is not saved for the next."""
         return self._divide() if self.total > 0 else []
 
@@ -151,7 +151,7 @@ class ExpectedShares:
     def terms(self, number: int) -> Terms | None:
         try:
             return terms_of(self.policy.model, self.policy.coverage, self.binding, number)
-        except TwoValues:
+        except ConflictingValues:
             return None
 
     def is_turned_away(self, number: int) -> bool:
@@ -190,7 +190,7 @@ class ExpectedShares:
                 for at in one.upper:
                     self.asked[at], self.counted_asked[at] = self.got[at], self.counted_got[at]
 
-    def _divide(self) -> list[DividedMoment]:
+    def _divide(self) -> list[DividedSlot]:
         rated = [
             self.cells[at]
             for one in self.binding.in_force
@@ -217,7 +217,7 @@ class ExpectedShares:
         total: float,
         backlog: Mapping[int, _Backlog],
         excused: dict[int, float],
-    ) -> DividedMoment:
+    ) -> DividedSlot:
         """Divides one moment. A class that had a request waiting for some time asked for all that it was due then.
 
         ``excused``: how much a class may still be short in a period of waiting that goes on; kept up to date.
@@ -237,7 +237,7 @@ class ExpectedShares:
             demand = [min(PPM, round(amount * PPM / total)) for amount in asked]
         shares = division.shares(demand)
         left = total - sum(got[at] for at in self.binding.always)
-        return DividedMoment(left, asked, [share * total / PPM for share in shares])
+        return DividedSlot(left, asked, [share * total / PPM for share in shares])
 
     def _amounts(self) -> Iterator[tuple[list[float], list[float], float, dict[int, _Backlog]]]:
         """Amounts per class (got, demand), in total, and backlogs, in pieces of a slot or of the longest lifetime.

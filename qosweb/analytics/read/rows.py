@@ -53,7 +53,7 @@ class PartKey(NamedTuple):
     pool: str = ""
 
 
-class Cell(NamedTuple):
+class ClassSums(NamedTuple):
     """Sums of one class in one part. Fields named ``busy`` cover the contended slots only.
 
     In a pool of servers the amounts are not bytes but slot time, in microseconds.
@@ -100,7 +100,7 @@ class ClassAmount(NamedTuple):
     waits: int = 0  # uninterrupted periods of waiting that began in the slot
 
 
-class Moment(NamedTuple):
+class ContendedSlot(NamedTuple):
     """One contended slot: capacity unused in it is not saved for the next."""
 
     slot: int
@@ -116,8 +116,8 @@ class Part(NamedTuple):
     key: PartKey
     seconds: float
     busy_s: float
-    cells: tuple[Cell, ...]
-    moments: tuple[Moment, ...] = ()
+    cells: tuple[ClassSums, ...]
+    moments: tuple[ContendedSlot, ...] = ()
     cause: str = ""
 
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from qosweb.analytics.judge.situations import MIXED
 from qosweb.analytics.read.pools import NODES
-from qosweb.analytics.read.rows import Cell, ClassAmount, Moment, Part, PartKey
+from qosweb.analytics.read.rows import ClassAmount, ClassSums, ContendedSlot, Part, PartKey
 from qosweb.analytics.read.slot_sums import BINS
 
 if TYPE_CHECKING:
@@ -108,7 +108,7 @@ def _parts(
             causes[slot] = cause
     busy |= {(row.slot, row.scope) for row in rows if row.slot in causes}
     backlogs = _backlogs(rows) if pools else {}
-    when = {name: _When(one.spans) for name, one in situations.items()}
+    when = {name: _SituationsBySlot(one.spans) for name, one in situations.items()}
     found: dict[PartKey, list[SlotRow]] = {}
     for row in rows:
         situation = when[row.policy].at(row.slot) if row.policy in when else MIXED
@@ -132,7 +132,7 @@ def _parts(
     return made
 
 
-class _When:
+class _SituationsBySlot:
     """The situations of one policy by slot."""
 
     def __init__(self, spans: list[SlotSpan]) -> None:
@@ -168,7 +168,9 @@ def _backlogs(rows: list[SlotRow]) -> dict[tuple[int, str, str], dict[str, int]]
     return masks
 
 
-def _moments(rows: list[SlotRow], backlogs: Mapping[tuple[int, str, str], Mapping[str, int]]) -> tuple[Moment, ...]:
+def _moments(
+    rows: list[SlotRow], backlogs: Mapping[tuple[int, str, str], Mapping[str, int]]
+) -> tuple[ContendedSlot, ...]:
     by_slot: dict[int, list[ClassAmount]] = {}
     for row in rows:
         if row.slot not in by_slot:  # also for classes of which no request was decided
@@ -179,7 +181,7 @@ def _moments(rows: list[SlotRow], backlogs: Mapping[tuple[int, str, str], Mappin
             ]
         amount = ClassAmount(row.name, row.served + row.failed, row.held_back, row.sent_bytes)
         by_slot[row.slot].append(amount)
-    return tuple(Moment(slot, tuple(by_slot[slot])) for slot in sorted(by_slot))
+    return tuple(ContendedSlot(slot, tuple(by_slot[slot])) for slot in sorted(by_slot))
 
 
 def _begun(mask: int, before: int) -> int:
@@ -187,7 +189,7 @@ def _begun(mask: int, before: int) -> int:
     return (mask & ~(mask << 1 | before >> BINS - 1)).bit_count()
 
 
-def _cells(key: PartKey, rows: list[SlotRow], busy: set[tuple[int, str]]) -> tuple[Cell, ...]:
+def _cells(key: PartKey, rows: list[SlotRow], busy: set[tuple[int, str]]) -> tuple[ClassSums, ...]:
     by_class: dict[str, list[SlotRow]] = {}
     for row in rows:
         by_class.setdefault(row.name, []).append(row)
@@ -196,7 +198,7 @@ def _cells(key: PartKey, rows: list[SlotRow], busy: set[tuple[int, str]]) -> tup
         of_class = by_class[name]
         held = [row for row in of_class if (row.slot, key.scope) in busy]
         made.append(
-            Cell(
+            ClassSums(
                 key,
                 name,
                 served=sum(row.served for row in of_class),

@@ -219,7 +219,7 @@ def _number(index: int | None) -> str:
     return "null" if index is None or index < 0 else str(index)
 
 
-class Combined:
+class CombinedLines:
     """Formats lines in Apache's combined log format."""
 
     def line(self, entry: LogEntry) -> str:

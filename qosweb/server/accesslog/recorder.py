@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from qosweb.admission.class_accounts import SERVICE_BUCKETS_S
 from qosweb.engine.local.request_ids import LIFE_LEN, RequestId
 from qosweb.server.accesslog.event_history import EventHistory
-from qosweb.server.accesslog.line import MS_OF_US, Combined, JsonLines, LogEntry, RequestDetails, quoted
+from qosweb.server.accesslog.line import MS_OF_US, CombinedLines, JsonLines, LogEntry, RequestDetails, quoted
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -56,7 +56,7 @@ class AccessRecorder:
         self._node = node
         self._view = ""
         self._json = JsonLines(node, self._view, accounts.classifier.policy_hash, extra_fields)
-        self._form: JsonLines | Combined = self._json if log_format == "json" else Combined()
+        self._form: JsonLines | CombinedLines = self._json if log_format == "json" else CombinedLines()
         self._lines: list[str] = []
         self._announced = ""
         self.events = EventHistory()

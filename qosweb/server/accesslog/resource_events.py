@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from time import perf_counter
 from typing import TYPE_CHECKING
 
-from qosweb.admission.resources import Found
+from qosweb.admission.resources import LimitSource
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -27,7 +27,7 @@ MEASURED_MATERIAL = 0.5  # of a limit that is a rough estimate
 
 
 @dataclass(slots=True)
-class _Known:
+class _LoggedResource:
     """A resource as the log has it."""
 
     logged: ResourceState
@@ -41,7 +41,7 @@ class ResourceEvents:
     def __init__(self, sample: Callable[[], Iterable[ResourceState]], log: Callable[[ResourceState], None]) -> None:
         self._sample = sample
         self._log = log
-        self._known: dict[str, _Known] = {}
+        self._known: dict[str, _LoggedResource] = {}
 
     async def run(self) -> None:
         while True:
@@ -53,7 +53,7 @@ class ResourceEvents:
             known = self._known.get(state.name)
             if known is None:
                 if state.limit:
-                    known = self._known[state.name] = _Known(state, now)
+                    known = self._known[state.name] = _LoggedResource(state, now)
                     self._log(state)
             elif self._is_due(known, state, now):
                 known.logged, known.logged_at = state, now
@@ -61,7 +61,7 @@ class ResourceEvents:
             if known is not None and state.cause is not None:
                 known.contended_at = now
 
-    def _is_due(self, known: _Known, state: ResourceState, now: float) -> bool:
+    def _is_due(self, known: _LoggedResource, state: ResourceState, now: float) -> bool:
         if now < known.logged_at + EVERY_S:
             return False
         before = known.logged
@@ -69,5 +69,5 @@ class ResourceEvents:
             return False  # perhaps only a gap
         if state.cause is not before.cause or state.pool != before.pool or state.found is not before.found:
             return True
-        material = MEASURED_MATERIAL if state.found is Found.MEASURED else MATERIAL
+        material = MEASURED_MATERIAL if state.found is LimitSource.MEASURED else MATERIAL
         return abs(state.limit - before.limit) > material * before.limit

@@ -29,7 +29,7 @@ Waiter = Callable[[Loaded], None]
 
 
 @dataclass(slots=True, eq=False)
-class _Read:
+class _PendingRead:
     """A read in progress and the requests that wait for it."""
 
     target: RequestTarget
@@ -55,7 +55,7 @@ class PageStore:
         self._file_max = min(file_max, memory_max)
         self._fresh_s = fresh_s
         self._absent: dict[str, float] = {}  # paths without a file, and until when that is current
-        self._reads: dict[str, _Read] = {}
+        self._reads: dict[str, _PendingRead] = {}
         self._readers = ThreadPoolExecutor(READERS, thread_name_prefix="page-reader")
 
     def current(self, key: str, now: float) -> Resource | None:
@@ -90,7 +90,7 @@ class PageStore:
             return
         folder = folder or self.root
         assert folder is not None
-        self._start(key, _Read(target, folder, self.root, now, [waiter]))
+        self._start(key, _PendingRead(target, folder, self.root, now, [waiter]))
 
     def forget(self, key: str, waiter: Waiter) -> None:
         """Remove ``waiter``: it no longer waits."""
@@ -114,14 +114,14 @@ class PageStore:
     def close(self) -> None:
         self._readers.shutdown(wait=False, cancel_futures=True)
 
-    def _start(self, key: str, read: _Read) -> None:
+    def _start(self, key: str, read: _PendingRead) -> None:
         self._reads[key] = read
         self.reads += 1
         work = partial(load, read.root, read.target, self._index, self._file_max, key)
         future = asyncio.get_running_loop().run_in_executor(self._readers, work)
         future.add_done_callback(partial(self._loaded, key, read))
 
-    def _loaded(self, key: str, read: _Read, future: "asyncio.Future[Resource | Moved]") -> None:
+    def _loaded(self, key: str, read: _PendingRead, future: "asyncio.Future[Resource | Moved]") -> None:
         result: Loaded
         try:
             result = future.result()
@@ -148,7 +148,7 @@ class PageStore:
         if read.too_late:
             folder = self.root if read.root is read.current_root else read.root
             assert folder is not None
-            self._start(key, _Read(read.target, folder, self.root, time.perf_counter(), read.too_late))
+            self._start(key, _PendingRead(read.target, folder, self.root, time.perf_counter(), read.too_late))
         loop = asyncio.get_running_loop()
         for waiter in read.waiters:
             loop.call_soon(waiter, result)  # separate calls: a waiter that fails does not affect the others

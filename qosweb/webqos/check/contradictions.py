@@ -13,7 +13,7 @@ from qosweb.webqos.model.model import Word
 from qosweb.webqos.policy.binding import Binding, bind
 from qosweb.webqos.policy.coverage import Coverage
 from qosweb.webqos.policy.priority_cycles import find_cycle
-from qosweb.webqos.policy.terms import TwoValues, terms_of
+from qosweb.webqos.policy.terms import ConflictingValues, terms_of
 from qosweb.webqos.syntax.diagnostics import Note, error, warning
 from qosweb.webqos.syntax.positions import Span
 
@@ -200,7 +200,7 @@ class _Checker:
         for number in sorted({at for one in setting for at in one.lower}):
             try:
                 terms_of(self._model, self._coverage, binding, number)
-            except TwoValues as two:
+            except ConflictingValues as two:
                 core = tuple(sorted(two.constraints))
                 if core in self._reported:
                     continue

@@ -15,7 +15,7 @@ from qosweb.webqos.patterns import PagePattern, path_segments
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from qosweb.webqos.model.model import Model, Way
+    from qosweb.webqos.model.model import AtomCombination, Model
 
 
 RECENT_MASK = 4_095
@@ -35,7 +35,7 @@ class Branch:
 Decision = int | Branch  # a class, or a decision tree
 
 
-class Cover:
+class PageSetMatcher:
     """Finds which of the given page sets cover a page."""
 
     def __init__(self, model: Model, numbers: Iterable[int]) -> None:
@@ -78,8 +78,8 @@ class Matcher:
 
     def __init__(self, model: Model) -> None:
         self.model = model
-        self._cover = Cover(model, in_force(model))
-        by_signature: dict[tuple[int, ...], list[tuple[int, Way]]] = {}
+        self._cover = PageSetMatcher(model, in_force(model))
+        by_signature: dict[tuple[int, ...], list[tuple[int, AtomCombination]]] = {}
         for number, one in enumerate(model.classes):
             by_signature.setdefault(one.pages, []).extend((number, way) for way in one.ways)
         tests = [as_test(atom) for atom in model.atoms]
@@ -87,14 +87,14 @@ class Matcher:
         # A direct-mapped cache of recently requested pages.
         self._recent: list[tuple[str, str, Decision] | None] = [None] * (RECENT_MASK + 1)
         self._watched = watched(model)
-        self._watch = Cover(model, self._watched)
+        self._watch = PageSetMatcher(model, self._watched)
         # By rule number, constraints before priorities. A priority covers all pages of its chain.
         self._shadow_pages = {
             number: {rule.pages} if isinstance(rule, Constraint) else {*rule.chain}
             for number, rule in enumerate(model.rules)
             if rule.shadow
         }
-        self._shadows = Cover(model, (pages for about in self._shadow_pages.values() for pages in about))
+        self._shadows = PageSetMatcher(model, (pages for about in self._shadow_pages.values() for pages in about))
 
     def decide(self, host: str, path: str) -> Decision:
         """The decision for a page: ``host`` in lower case, ``path`` canonical and decoded."""
@@ -133,7 +133,7 @@ class Matcher:
         return [number for number, about in self._shadow_pages.items() if not sets.isdisjoint(about)]
 
     def _decision(
-        self, ways: list[tuple[int, Way]], tests: list[Callable[[c.Facts], bool]], decided: tuple[int, ...]
+        self, ways: list[tuple[int, AtomCombination]], tests: list[Callable[[c.Facts], bool]], decided: tuple[int, ...]
     ) -> Decision:
         """A decision tree over the atoms that distinguish ``ways``. Atoms of links come first: they often decide."""
         if len({number for number, _ in ways}) == 1:

@@ -6,7 +6,7 @@ from collections import Counter
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from qosweb.webqos.model.lower import Lowered, lower
+from qosweb.webqos.model.lower import LoweredParts, lower
 from qosweb.webqos.model.model import Model
 from qosweb.webqos.model.partition import TooManyClasses, partition
 from qosweb.webqos.specification import Specification
@@ -49,7 +49,7 @@ def build(source: Source, *, bind_shadows: bool = False) -> Specification:
     )
 
 
-def _too_many_pairs(model: Model, lowered: Lowered) -> Iterator[Diagnostic]:
+def _too_many_pairs(model: Model, lowered: LoweredParts) -> Iterator[Diagnostic]:
     """Priorities over so many classes that listing all ordered pairs would take too long."""
     covering = Counter(number for one in model.classes for number in one.pages)
     uncovered = sum(not one.pages for one in model.classes)
@@ -70,7 +70,7 @@ def _too_many_pairs(model: Model, lowered: Lowered) -> Iterator[Diagnostic]:
             )
 
 
-def _model(lowered: Lowered) -> Model:
+def _model(lowered: LoweredParts) -> Model:
     atoms, classes = partition(lowered)
     return Model(
         lowered.settings,

@@ -51,7 +51,7 @@ _WORDS_ONLY = ("available", "in_minority", "cost")
 
 
 @dataclass(slots=True)
-class Lowered:
+class LoweredParts:
     """The parts of a model before requests are divided into classes."""
 
     settings: SpecSettings
@@ -73,7 +73,7 @@ class Lowered:
         return [*self.constraints, *self.priorities]
 
 
-def lower(parsed: tree.Tree, *, bind_shadows: bool = False) -> Lowered:
+def lower(parsed: tree.Tree, *, bind_shadows: bool = False) -> LoweredParts:
     """Lower all statements. ``bind_shadows`` treats ``shadow`` statements as binding."""
     return _Lowering(parsed, bind_shadows).result()
 
@@ -85,7 +85,7 @@ class _Lowering:
         self._conditions = ConditionLowering(self._scope, self._page_sets)
         self._atoms = Atoms(self._scope)
         self._bind_shadows = bind_shadows
-        self._out = Lowered(self._scope.settings)
+        self._out = LoweredParts(self._scope.settings)
         self._aliases: dict[str, tuple[tree.Name, tuple[int, c.Condition | None]]] = {}
         for statement in parsed.statements:
             if isinstance(statement, tree.Rule):
@@ -95,7 +95,7 @@ class _Lowering:
         if not has_errors(self._scope.found):
             self._scope.warn_unused()
 
-    def result(self) -> Lowered:
+    def result(self) -> LoweredParts:
         self._out.page_sets = self._page_sets.sets
         self._out.atoms, self._out.atom_names, self._out.atom_texts = (
             self._atoms.atoms,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from qosweb.webqos import values
 from qosweb.webqos.model import conditions as c
 from qosweb.webqos.model.scope import Unresolved
-from qosweb.webqos.model.subjects import ORDERED, TEXTUAL, Ordered, between, compared, tidy
+from qosweb.webqos.model.subjects import ORDERED, TEXTUAL, OrderedSubject, between, compared, tidy
 from qosweb.webqos.syntax import tree
 from qosweb.webqos.syntax.diagnostics import Note
 
@@ -165,7 +165,7 @@ class ConditionLowering:
         if name == "time":
             self._scope.warn(literal.span, "this matches one second only", "write a range: time in 22:00..23:00")
 
-    def _value(self, kind: Ordered, literal: tree.Literal) -> int:
+    def _value(self, kind: OrderedSubject, literal: tree.Literal) -> int:
         if literal.quoted:
             raise self._scope.fail(literal.span, "expected a value without quotes", f"write {literal.text}")
         return self._scope.read(kind.read, literal)

@@ -106,7 +106,7 @@ class Priority(msgspec.Struct, frozen=True):
 Rule = Constraint | Priority
 
 
-class Way(msgspec.Struct, frozen=True):
+class AtomCombination(msgspec.Struct, frozen=True):
     """One combination of atoms that hold and atoms that do not."""
 
     held: tuple[int, ...] = ()
@@ -118,7 +118,7 @@ class QosClass(msgspec.Struct, frozen=True):
 
     name: str
     pages: tuple[int, ...]
-    ways: tuple[Way, ...] = (Way(),)
+    ways: tuple[AtomCombination, ...] = (AtomCombination(),)
 
     @property
     def held(self) -> tuple[int, ...]:

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 from qosweb.webqos.match.automaton import PatternAutomaton, TooManyWays
 from qosweb.webqos.model import conditions as c
 from qosweb.webqos.model.domains import TooManySituations, outcomes
-from qosweb.webqos.model.model import DEFAULT, PageSet, Priority, QosClass, Relative, Rule, Way
+from qosweb.webqos.model.model import DEFAULT, AtomCombination, PageSet, Priority, QosClass, Relative, Rule
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from qosweb.webqos.model.lower import Lowered
+    from qosweb.webqos.model.lower import LoweredParts
     from qosweb.webqos.patterns import PagePattern
 
 STATES_MAX = 40_000
@@ -36,7 +36,7 @@ class TooManyClasses(Exception):
         self.message = message
 
 
-def sets_in_force(lowered: Lowered) -> set[int]:
+def sets_in_force(lowered: LoweredParts) -> set[int]:
     """The page sets of all constraints and priorities, except shadow statements."""
     found: set[int] = set()
     for rule in lowered.rules:
@@ -69,7 +69,7 @@ def signatures(page_sets: tuple[PageSet, ...], used: Iterable[int]) -> list[Sign
     return [*sorted(found), ()]
 
 
-def partition(lowered: Lowered) -> tuple[list[c.Condition], list[QosClass]]:
+def partition(lowered: LoweredParts) -> tuple[list[c.Condition], list[QosClass]]:
     """The atoms, including those of links, and the classes."""
     used = sets_in_force(lowered)
     atoms = list(lowered.atoms)
@@ -82,7 +82,7 @@ def partition(lowered: Lowered) -> tuple[list[c.Condition], list[QosClass]]:
             names.append("links")
     found = signatures(lowered.page_sets, used)
     namer = _Namer(lowered, names, _contained(found))
-    rules = _Dividing(lowered, links)
+    rules = _DividingRules(lowered, links)
     classes: list[QosClass] = []
     known: dict[tuple[int, ...], list[tuple[bool, ...]]] = {}
     for signature in found:
@@ -94,11 +94,11 @@ def partition(lowered: Lowered) -> tuple[list[c.Condition], list[QosClass]]:
                 raise TooManyClasses(
                     signature[-1] if signature else -1, "too many conditions divide the requests for these pages"
                 ) from None
-        alike: dict[tuple[c.Condition | bool, ...], list[Way]] = {}
+        alike: dict[tuple[c.Condition | bool, ...], list[AtomCombination]] = {}
         for outcome in known[mine]:
             held = tuple(at for at, holds in zip(mine, outcome, strict=True) if holds)
             failed = tuple(at for at, holds in zip(mine, outcome, strict=True) if not holds)
-            alike.setdefault(rules.treatment(signature, frozenset(held)), []).append(Way(held, failed))
+            alike.setdefault(rules.treatment(signature, frozenset(held)), []).append(AtomCombination(held, failed))
         for ways in alike.values():
             ways.sort(key=lambda way: (len(way.held), way.held))
             classes.append(QosClass(namer.name(signature, ways), signature, tuple(ways)))
@@ -107,10 +107,10 @@ def partition(lowered: Lowered) -> tuple[list[c.Condition], list[QosClass]]:
     return atoms, classes
 
 
-class _Dividing:
+class _DividingRules:
     """The rules whose conditions distinguish requests for the same page, by page set."""
 
-    def __init__(self, lowered: Lowered, links: dict[int, int]) -> None:
+    def __init__(self, lowered: LoweredParts, links: dict[int, int]) -> None:
         self._links = links
         self._wide: list[tuple[str, int, c.Condition | None]] = []
         self._of_set: dict[int, list[c.Condition]] = {}
@@ -181,7 +181,7 @@ def _contained(found: list[Signature]) -> dict[tuple[int, int], bool]:
 class _Namer:
     """Names classes by page sets and conditions, without duplicates."""
 
-    def __init__(self, lowered: Lowered, atom_names: list[str], smaller: dict[tuple[int, int], bool]) -> None:
+    def __init__(self, lowered: LoweredParts, atom_names: list[str], smaller: dict[tuple[int, int], bool]) -> None:
         self._lowered = lowered
         self._atom_names = [name or str(at + 1) for at, name in enumerate(atom_names)]
         self._smaller = smaller
@@ -189,7 +189,7 @@ class _Namer:
         kinds = {page_set.kind: number for number, page_set in enumerate(lowered.page_sets)}
         self._wide = [kinds[kind] for kind in ("all", "default") if kind in kinds]
 
-    def name(self, signature: Signature, ways: list[Way]) -> str:
+    def name(self, signature: Signature, ways: list[AtomCombination]) -> str:
         held = ways[0].held
         smallest = [
             one

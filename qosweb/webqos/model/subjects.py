@@ -10,7 +10,7 @@ DATE_MAX = 3_652_059  # 9999-12-31
 
 
 @dataclass(frozen=True, slots=True)
-class Ordered:
+class OrderedSubject:
     """Numbers from ``low`` to ``high``. ``cyclic``: ranges may wrap around. ``open_end``: ranges exclude their end."""
 
     read: Callable[[str], int]
@@ -21,33 +21,33 @@ class Ordered:
 
 
 @dataclass(frozen=True, slots=True)
-class Textual:
+class TextSubject:
     read: Callable[[str], str]
     needs_argument: bool = False
 
 
 ORDERED = {
-    "time": Ordered(values.clock_s, 0, values.DAY_S - 1, cyclic=True, open_end=True),
-    "weekday": Ordered(values.weekday, 0, 6, cyclic=True),
-    "date": Ordered(values.day, 1, DATE_MAX),
-    "size": Ordered(values.size_bytes),
-    "last_access": Ordered(values.duration_ms),
-    "last_modified": Ordered(values.duration_ms),
-    "load": Ordered(values.load_ppm),
-    "nodes": Ordered(values.count, 1),
+    "time": OrderedSubject(values.clock_s, 0, values.DAY_S - 1, cyclic=True, open_end=True),
+    "weekday": OrderedSubject(values.weekday, 0, 6, cyclic=True),
+    "date": OrderedSubject(values.day, 1, DATE_MAX),
+    "size": OrderedSubject(values.size_bytes),
+    "last_access": OrderedSubject(values.duration_ms),
+    "last_modified": OrderedSubject(values.duration_ms),
+    "load": OrderedSubject(values.load_ppm),
+    "nodes": OrderedSubject(values.count, 1),
 }
 TEXTUAL = {
-    "owner": Textual(values.plain_text),
-    "method": Textual(values.method),
-    "host": Textual(values.host),
-    "header": Textual(values.plain_text, needs_argument=True),
-    "cookie": Textual(values.plain_text, needs_argument=True),
+    "owner": TextSubject(values.plain_text),
+    "method": TextSubject(values.method),
+    "host": TextSubject(values.host),
+    "header": TextSubject(values.plain_text, needs_argument=True),
+    "cookie": TextSubject(values.plain_text, needs_argument=True),
 }
 
 Ranges = tuple[tuple[int, int], ...]
 
 
-def compared(kind: Ordered, op: str, value: int) -> Ranges:
+def compared(kind: OrderedSubject, op: str, value: int) -> Ranges:
     """The numbers ``x`` with ``x op value``."""
     match op:
         case "<":
@@ -65,7 +65,7 @@ def compared(kind: Ordered, op: str, value: int) -> Ranges:
     return tidy((max(low, kind.low), min(high, kind.high)) for low, high in ranges)
 
 
-def between(kind: Ordered, low: int, high: int) -> Ranges:
+def between(kind: OrderedSubject, low: int, high: int) -> Ranges:
     """The range from ``low`` to ``high``, which may wrap around if cyclic; empty if ``low`` is beyond ``high``."""
     end = high - 1 if kind.open_end else high
     if kind.cyclic and (low > high or (low == high and kind.open_end)):

@@ -30,7 +30,7 @@ class Terms:
     cost_header: str | None  # the response header that says it
 
 
-class TwoValues(Exception):
+class ConflictingValues(Exception):
     """Two constraints set an attribute to different values for one class, and neither covers fewer pages."""
 
     def __init__(self, first: int, second: int) -> None:
@@ -41,7 +41,7 @@ class TwoValues(Exception):
 def terms_of(model: Model, coverage: Coverage, binding: Binding, number: int, *, or_first: bool = False) -> Terms:
     """The terms of class ``number``. Of two constraints, the one with the smaller set of pages decides.
 
-    Raises TwoValues if neither set contains the other. With ``or_first`` the constraint written first decides.
+    Raises ConflictingValues if neither set contains the other. With ``or_first`` the constraint written first decides.
     """
     of_class: dict[str, list[int]] = {}
     for one in binding.in_force:
@@ -88,5 +88,5 @@ def _decided(model: Model, coverage: Coverage, numbers: list[int], or_first: boo
     smallest = [number for number in numbers if not any(pages[other] < pages[number] for other in numbers)]
     for number in smallest[1:]:
         if not or_first and model.constraints[number].value != model.constraints[smallest[0]].value:
-            raise TwoValues(smallest[0], number)
+            raise ConflictingValues(smallest[0], number)
     return model.constraints[smallest[0]] if smallest else None

@@ -23,7 +23,7 @@ from qosweb.analytics.read.rows import (
     NOT_TESTED,
     VIOLATED,
     AnalysisLimits,
-    Cell,
+    ClassSums,
     EvidenceQuery,
     LogEvent,
     Part,
@@ -42,17 +42,19 @@ def policy_of(spec: str) -> LoggedPolicy:
     return policies["p"]
 
 
-def cell(name: str, served: int, lost: int = 0, *, size: int = SIZE, wait_ms: float = 0.0, scope: str = "") -> Cell:
+def cell(
+    name: str, served: int, lost: int = 0, *, size: int = SIZE, wait_ms: float = 0.0, scope: str = ""
+) -> ClassSums:
     key = PartKey(0, "p", scope, 0)
     most = size if served else 0
-    return Cell(
+    return ClassSums(
         key, name, served, lost, 0, 0, 0, served * size, most, wait_ms, (), served, 0, lost, served * size
     )  # fmt: skip
 
 
 def judge(
     spec: str,
-    *cells: Cell,
+    *cells: ClassSums,
     busy_s: float = 10.0,
     limits: AnalysisLimits | None = None,
     nodes: int = 1,

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from qosweb.admission.resources import Cause, Found, ResourceState
+from qosweb.admission.resources import Cause, LimitSource, ResourceState
 from qosweb.server.accesslog.resource_events import CALM_S, EVERY_S, SAMPLE_EVERY_S, ResourceEvents
 
-IDLE = ResourceState("app", "server", "app", 8, Found.KNEE, 0, 0, None)
+IDLE = ResourceState("app", "server", "app", 8, LimitSource.KNEE, 0, 0, None)
 BUSY = replace(IDLE, in_use=8, waiting=3, cause=Cause.SERVER)
 
 
@@ -45,7 +45,7 @@ def test_a_change_of_the_limit_is_logged_if_it_is_material() -> None:
 
 def test_a_rough_estimate_changes_rarely() -> None:
     log = Log()
-    node = ResourceState("n1", "node", "nodes", 1000, Found.MEASURED, 0, 0, None, 256)
+    node = ResourceState("n1", "node", "nodes", 1000, LimitSource.MEASURED, 0, 0, None, 256)
     for limit in (1000, 1400, 800, 1600):
         log.pass_time(2, replace(node, limit=limit))
     assert [one.limit for one in log.lines] == [1000, 1600]

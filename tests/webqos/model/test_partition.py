@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from qosweb.webqos.check.conditions import expand
-from qosweb.webqos.match.matcher import Cover, Matcher
+from qosweb.webqos.match.matcher import Matcher, PageSetMatcher
 from qosweb.webqos.model import conditions as c
 from qosweb.webqos.model.domains import Situation
 from qosweb.webqos.policy.coverage import Coverage
@@ -62,7 +62,7 @@ def test_a_rule_covers_a_class_if_it_covers_its_requests(
     situation = Situation(dict(facts))
     number = Matcher(model).classify("localhost", path, situation)
     coverage = Coverage(model)
-    everything = Cover(model, range(len(model.page_sets)))
+    everything = PageSetMatcher(model, range(len(model.page_sets)))
     in_force = {pages for rule in model.rules for pages in ([rule.pages] if hasattr(rule, "pages") else rule.chain)}
     covering = set(everything.signature("localhost", path))
     is_default = not covering & in_force
