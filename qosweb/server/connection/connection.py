@@ -69,7 +69,7 @@ class HttpConnection(Turns):
         self._opening = opening
         self._known_heads = context.plain_heads.known
         self._forward_heads = context.forward_heads.known
-        self._resources = context.site.store.resources
+        self._resources = context.services.store.resources
         self._consuming = False
 
     # ---- callbacks of the event loop
@@ -220,13 +220,13 @@ class HttpConnection(Turns):
         if not self._log_part:
             self._on_new_client(head, piece if is_single_piece else b"")
         if self._known_heads is not _NO_HEADS:
-            has_files = context.site.store.root is not None
+            has_files = context.services.store.root is not None
             if has_files and (plain := self._read_plain(head)) is not None:
                 if is_single_piece:
                     context.plain_heads.remember(piece, plain)
                 if (is_single_piece and self._wait_for_turn(plain, piece, now)) or self._answer_plain(plain, now):
                     return end
-            if context.site.routes is not None and (forward := context.forward_heads.read(head)) is not None:
+            if context.services.routes is not None and (forward := context.forward_heads.read(head)) is not None:
                 if is_single_piece:
                     context.forward_heads.remember(piece, forward)
                 if after := self._forward_plain(forward, data, end, now):
@@ -236,7 +236,7 @@ class HttpConnection(Turns):
 
     def _read_plain(self, head: RequestHead) -> PlainHead | None:
         context = self._context
-        return read_plain(head, context.recorder, context.site.admission, context.site.releases)
+        return read_plain(head, context.recorder, context.services.admission, context.services.releases)
 
     def _answer_plain(self, plain: PlainHead, now: float, arrived: float | None = None) -> int:
         key, host_part, accept_encoding, account = plain
@@ -245,7 +245,7 @@ class HttpConnection(Turns):
         if resource is None or now >= resource.fresh_until or context.connections.draining:
             return 0
         page = resource.page_for(accept_encoding) if resource.encoded else resource.plain
-        admission = context.site.admission
+        admission = context.services.admission
         if not page.log_part or not (admission.start if arrived is None else admission.start_in_turn)(
             account, page.size
         ):
@@ -266,7 +266,7 @@ class HttpConnection(Turns):
         return TURN_COST + page.size
 
     def _run(self, exchange: Exchange) -> None:
-        step = proceed(exchange, self._context.site)
+        step = proceed(exchange, self._context.services)
         if exchange.is_from_node:
             self._context.connections.exempt(self)
         if isinstance(step, Waiting):
@@ -358,7 +358,7 @@ class HttpConnection(Turns):
     def renew_blocked(self) -> None:
         """The block list has changed: a client on it does not get the fast path, which does not look at the list."""
         context = self._context
-        is_affected = bool(context.site.blocks) and context.site.blocks.affects(self.client)
+        is_affected = bool(context.services.blocks) and context.services.blocks.affects(self.client)
         self._known_heads = _NO_HEADS if is_affected else context.plain_heads.known
         self._forward_heads = _NO_FORWARD_HEADS if is_affected else context.forward_heads.known
 

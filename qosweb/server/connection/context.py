@@ -36,7 +36,7 @@ class ConnectionContext:
     """Services that all connections of a node share."""
 
     loop: asyncio.AbstractEventLoop
-    site: RequestServices
+    services: RequestServices
     recorder: AccessRecorder
     connections: Connections
     limits: ConnectionLimits

@@ -75,7 +75,7 @@ class Listener:
                 self._context.loop.remove_reader(self._listener)
                 self._pause = self._context.loop.call_later(AFTER_FAILURE_S, self._listen)
                 return
-            opening = Opening(accepted, peer[0], self._context.site.clock.read())
+            opening = Opening(accepted, peer[0], self._context.services.clock.read())
             is_proxy = opening.client in trusted
             opening.has_proxy_header = self._has_proxy_headers and (is_proxy or not trusted)
             is_exempt = is_proxy or opening.has_proxy_header

@@ -39,7 +39,7 @@ class Sending(Closing):
     def __init__(self, context: ConnectionContext) -> None:
         super().__init__(context)
         self.active_at = 0.0
-        self._clock = context.site.clock
+        self._clock = context.services.clock
         self._sender: FileSender | PacedSend | None = None
         self._sending: tuple[Exchange, Answer, bool] | None = None
 
@@ -57,7 +57,7 @@ class Sending(Closing):
             answer = self._context.error_pages.present(answer, exchange.field_lines("Accept"))
         closes = answer.must_close or not exchange.keeps_alive or self._context.connections.draining
         last_line = CLOSE if closes else KEEP_ALIVE if exchange.wants_keep_alive_line else NO_CONNECTION_LINE
-        account = self._context.site.account_of(exchange)
+        account = self._context.services.account_of(exchange)
         head = b"".join(
             (answer.head, decision_lines(account, exchange, answer), self._clock.date_line, last_line, b"\r\n")
         )
@@ -82,8 +82,8 @@ class Sending(Closing):
             return
         span = next(part for part in answer.body if isinstance(part, FileSpan))
         try:
-            assert context.site.store.root is not None
-            descriptor, identity = context.site.store.root.open(span.name)
+            assert context.services.store.root is not None
+            descriptor, identity = context.services.store.root.open(span.name)
         except (NotServed, OSError):
             descriptor, identity = -1, None
         if identity != span.identity:
@@ -152,7 +152,7 @@ class Sending(Closing):
     def _read_again(self, exchange: Exchange) -> None:
         """Restart ``exchange`` at its page: the file on disk is not the version that the response was made for."""
         assert exchange.resource is not None
-        self._context.site.store.invalidate(exchange.resource)
+        self._context.services.store.invalidate(exchange.resource)
         exchange.rereads += 1
         if exchange.rereads > REREADS_MAX:
             self._send(exchange, explain(503, "The file keeps changing. Try again.", RETRY))
@@ -164,7 +164,7 @@ class Sending(Closing):
         decision = decision_of(exchange, answer)
         if decision == "denied" and not exchange.outcome:
             exchange.reason = CLIENT_SHARE
-            self._context.site.account_of(exchange).reasons[CLIENT_SHARE] += 1
+            self._context.services.account_of(exchange).reasons[CLIENT_SHARE] += 1
         self._record(exchange, decision, answer.status, size)
         if answer.status == 200 and exchange.page is not None:
             self._context.recorder.prepare_plain(exchange, exchange.page)
@@ -178,7 +178,7 @@ class Sending(Closing):
         if permit is not None:
             is_sample = decision == "served" and not exchange.was_delayed
             permit.close(size, is_sample=is_sample)
-        self._context.recorder.record(exchange, self._context.site.account_of(exchange), decision, status, size)
+        self._context.recorder.record(exchange, self._context.services.account_of(exchange), decision, status, size)
 
     def _reject(self, answer: Answer, decision: str, now: float) -> None:
         assert self._transport is not None

@@ -28,7 +28,7 @@ class Turns(Timeouts):
     def __init__(self, context: ConnectionContext) -> None:
         super().__init__(context)
         self._eof = False
-        self._processor = context.site.admission.processor
+        self._processor = context.services.admission.processor
 
     def _consume(self, data: bytes, now: float) -> None:
         """Handle the requests in ``data`` one by one, until the data ends or a request has to wait."""
@@ -68,7 +68,7 @@ class Turns(Timeouts):
             if not cost:
                 cost = TURN_COST
                 self._blocked = False
-                self._context.site.admission.enter_in_turn(lambda: self._consume(data, arrived))
+                self._context.services.admission.enter_in_turn(lambda: self._consume(data, arrived))
         except Exception as error:  # a bug here must cost no more than this connection
             self._context.report_fault(error)
             self.abort()

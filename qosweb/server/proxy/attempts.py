@@ -101,7 +101,7 @@ class RelayAttempts:
         self._server: UpstreamServer | None = None
         self._waits_since = 0.0
         self._upstream: UpstreamConnection | None = None
-        self._active_at = context.site.clock.read()  # when the server last did something
+        self._active_at = context.services.clock.read()  # when the server last did something
         self._asked_at = self._active_at
         self._request = b""
         self._rid = b""
@@ -147,7 +147,7 @@ class RelayAttempts:
         outgoing = exchange.outgoing
         assert outgoing is not None
         host = settings.host or exchange.host or settings.authority
-        proto = "https" if self._context.site.is_secure else "http"
+        proto = "https" if self._context.services.is_secure else "http"
         framing = b""
         if body is not None:
             length = body.length
@@ -197,7 +197,7 @@ class RelayAttempts:
         if connection.is_reused and not connection.has_answered and self._may_repeat():  # closed while it was idle
             server, route = self._server, self.place.route
             assert server is not None
-            another = None if route is None else route.pick(self._context.site.clock.read(), server)
+            another = None if route is None else route.pick(self._context.services.clock.read(), server)
             self._release(reusable=False)
             self._enter(another or server, fresh=True)
         elif connection.has_answered:
@@ -219,7 +219,7 @@ class RelayAttempts:
         server = self._server
         if server is None or self._over:
             return
-        now = self._context.site.clock.read()
+        now = self._context.services.clock.read()
         server.on_failure(failure, self._active_at, now, detail)
         if self.place.peer:
             lost = f"The node {self.place.peer}, which was to serve this request, cannot be reached."
@@ -230,13 +230,13 @@ class RelayAttempts:
     def _try_another(self, *, was_sent: bool) -> bool:
         """Send the request to another server, within its lifetime and the retry budget. It is sent at most twice."""
         context, route, server = self._context, self.place.route, self._server
-        now = context.site.clock.read()
+        now = context.services.clock.read()
         if route is None or self.status != 499 or self._attempts >= ATTEMPTS_MAX:
             return False
         if was_sent and not self._may_repeat():
             return False
-        account = context.site.account_of(self.exchange)
-        lifetime_s = context.site.admission.lifetime_s(account)
+        account = context.services.account_of(self.exchange)
+        lifetime_s = context.services.admission.lifetime_s(account)
         if lifetime_s is not None and now - self.exchange.arrived > lifetime_s:
             return False
         another = route.pick(now, server)
@@ -261,7 +261,7 @@ class RelayAttempts:
         if self._over:
             return
         if self.exchange.upstream_s is None:
-            self.exchange.upstream_s = self._context.site.clock.read() - self._asked_at
+            self.exchange.upstream_s = self._context.services.clock.read() - self._asked_at
         self._close(reusable=False)
         self._client.on_relay_end(answer)
 
@@ -277,7 +277,7 @@ class RelayAttempts:
         self._server = self._upstream = None
         if self.is_stream and server is not None:
             self._context.upstreams.streams.give_back(self.exchange.client)
-            self._context.site.account_of(self.exchange).streams -= 1
+            self._context.services.account_of(self.exchange).streams -= 1
             if connection is not None:
                 connection.abort()
         elif server is not None:

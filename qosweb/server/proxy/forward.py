@@ -109,7 +109,7 @@ class Relay(RelayAttempts):
         self.status = status
         self.sent = sent
         self._held = held
-        self._active_at = self._context.site.clock.read()
+        self._active_at = self._context.services.clock.read()
 
     # ---- the client
 
@@ -117,12 +117,12 @@ class Relay(RelayAttempts):
         """Add bytes of the request body. Returns the bytes after its end."""
         body = self.body
         if self.is_tunnel and self._upstream is not None and self._upstream.transport is not None:
-            self._active_at = self._context.site.clock.read()
+            self._active_at = self._context.services.clock.read()
             self._upstream.transport.write(data)
             return b""
         if body is None or body.is_complete:
             return data
-        now = self._context.site.clock.read()
+        now = self._context.services.clock.read()
         rest = body.feed(data, now)
         if body.refusal is not None:
             self._refuse_body(body.refusal)
@@ -193,7 +193,7 @@ class Relay(RelayAttempts):
         self._upstream = connection
         self._sends += 1
         assert connection.transport is not None
-        self._active_at = self._taken_at = now = self._context.site.clock.read()
+        self._active_at = self._taken_at = now = self._context.services.clock.read()
         body = self.body
         if body is None:
             connection.transport.write(self._request)
@@ -217,10 +217,10 @@ class Relay(RelayAttempts):
         if self.is_tunnel:
             self._client.pause_reading()
         elif self.body is not None and not self.body.is_complete:
-            self._pause_client(self.body, self._context.site.clock.read())
+            self._pause_client(self.body, self._context.services.clock.read())
 
     def on_server_resumed(self) -> None:
-        self._taken_at = self._active_at = now = self._context.site.clock.read()
+        self._taken_at = self._active_at = now = self._context.services.clock.read()
         if self.is_tunnel:
             self._client.resume_reading()
         elif self.body is not None and not self.body.is_complete:
@@ -252,7 +252,9 @@ class Relay(RelayAttempts):
             self._fail(explain(503, "The server has too many long streams.", RETRY))
             return
         if head.links and exchange.target is not None:
-            context.site.admission.accounts.classifier.note_links(exchange.host, exchange.target.path, [*head.links])
+            context.services.admission.accounts.classifier.note_links(
+                exchange.host, exchange.target.path, [*head.links]
+            )
         framing = b""
         if has_body and head.length is None:
             if asked.is_http_1_1:
@@ -264,13 +266,13 @@ class Relay(RelayAttempts):
         self.closes |= body is not None and not body.is_complete
         class_line, wire = b"", head.wire  # a node of the cluster has named the class
         if not self.place.peer:
-            account = context.site.account_of(exchange)
+            account = context.services.account_of(exchange)
             class_line = account.failed_line if head.status >= 500 else account.served_line
             if class_line:
                 wire = head.wire_without_qos
         stays = KEEP_ALIVE if exchange.wants_keep_alive_line else NO_CONNECTION_LINE
         self.status = head.status
-        exchange.first_byte_at = now = context.site.clock.read()
+        exchange.first_byte_at = now = context.services.clock.read()
         exchange.upstream_s = now - self._asked_at
         if self._server is not None:
             self._server.on_response(self._active_at, head.status)
@@ -280,7 +282,7 @@ class Relay(RelayAttempts):
                 framing,
                 class_line,
                 b"X-Request-Id: %b\r\n" % self._rid,
-                b"" if head.has_date else context.site.clock.date_line,
+                b"" if head.has_date else context.services.clock.date_line,
                 CLOSE if self.closes else stays,
                 b"\r\n",
             )
@@ -290,7 +292,7 @@ class Relay(RelayAttempts):
 
     def on_body(self, part: bytes, *, ends: bool) -> None:
         """A part of the response body, after which it ends or not."""
-        self._active_at = self._context.site.clock.read()
+        self._active_at = self._context.services.clock.read()
         head, self._held = self._held, b""
         if self._output is not None:
             self._output.put(head, part, ends=ends)
@@ -319,7 +321,7 @@ class Relay(RelayAttempts):
         if not self._become_stream():
             self._fail(explain(503, "The server has too many long streams.", RETRY))
             return
-        account = context.site.account_of(exchange)
+        account = context.services.account_of(exchange)
         self.is_tunnel = self.closes = True
         self.status = head.status
         exchange.first_byte_at = self._active_at
@@ -332,7 +334,7 @@ class Relay(RelayAttempts):
         self._client.resume_reading()
 
     def on_tunnel_data(self, data: bytes) -> None:
-        self._active_at = self._context.site.clock.read()
+        self._active_at = self._context.services.clock.read()
         self.sent += len(data)
         self._transport.write(data)
 
@@ -347,7 +349,7 @@ class Relay(RelayAttempts):
         server, connection = self._server, self._upstream
         if self.is_stream or server is None or connection is None:
             return self.is_stream
-        self._active_at = context.site.clock.read()
+        self._active_at = context.services.clock.read()
         if not context.upstreams.streams.has_room_for(client):
             return False
         context.upstreams.streams.take(client)
@@ -356,7 +358,7 @@ class Relay(RelayAttempts):
         permit, exchange.permit = exchange.permit, None
         if permit is not None:
             permit.close(self.sent, is_sample=False)
-        context.site.account_of(exchange).streams += 1
+        context.services.account_of(exchange).streams += 1
         return True
 
     def _on_drained(self) -> None:

@@ -87,15 +87,15 @@ class ForwardHead:
 class ForwardHeads(KnownHeads[ForwardHead]):
     """Reads plain heads. ``known`` has those that came at least twice."""
 
-    __slots__ = ("_is_possible", "_length_max", "_me", "_pages", "_recorder", "_site")
+    __slots__ = ("_is_possible", "_length_max", "_me", "_pages", "_recorder", "_services")
 
-    def __init__(self, site: RequestServices, recorder: AccessRecorder, me: bytes) -> None:
+    def __init__(self, services: RequestServices, recorder: AccessRecorder, me: bytes) -> None:
         """``me`` is the name of this node."""
         super().__init__()
-        self._site = site
+        self._services = services
         self._recorder = recorder
         self._me = me
-        self._length_max = min(SMALL_MAX, site.body_limits.size_max)
+        self._length_max = min(SMALL_MAX, services.body_limits.size_max)
         self._pages: dict[tuple[str, str, bytes], ForwardPage | None] = {}
         self._is_possible = False
         self.forget()
@@ -103,8 +103,10 @@ class ForwardHeads(KnownHeads[ForwardHead]):
     def forget(self) -> None:
         super().forget()
         self._pages.clear()
-        site = self._site
-        self._is_possible = site.routes is not None and self._recorder.has_fast_path and not site.admission.needs_file
+        services = self._services
+        self._is_possible = (
+            services.routes is not None and self._recorder.has_fast_path and not services.admission.needs_file
+        )
 
     def read(self, head: RequestHead) -> ForwardHead | None:
         """The meaning of ``head``; None if its request is not plain."""
@@ -116,14 +118,14 @@ class ForwardHeads(KnownHeads[ForwardHead]):
         page = self._pages[key] if key in self._pages else self._read_page(*key)
         if page is None:
             return None
-        account = page.account or self._site.admission.classify_head(PlainFacts(head))
+        account = page.account or self._services.admission.classify_head(PlainFacts(head))
         if account is None:
             return None
         outgoing = outgoing_fields(head, me=self._me)
         if outgoing.is_loop:
             return None
         found = ForwardHead(head, page, account, outgoing)
-        releases = self._site.releases
+        releases = self._services.releases
         if releases is not None and page.may_be_file:
             release = releases.site.plain_view(fields_of(head), page.key)
             if release is None:
@@ -149,8 +151,8 @@ class ForwardHeads(KnownHeads[ForwardHead]):
             parsed = parse_target(target, must_be_file=False)
         except BadTarget:
             return None
-        site = self._site
-        route = None if site.routes is None else site.routes.find(name, parsed.path)
+        services = self._services
+        route = None if services.routes is None else services.routes.find(name, parsed.path)
         if route is None:
             return None
-        return ForwardPage(method, name, parsed, route, site.admission.classify_page(name, parsed.path))
+        return ForwardPage(method, name, parsed, route, services.admission.classify_page(name, parsed.path))

@@ -61,9 +61,12 @@ def begin(
 
     This is the one place where a request of this path asks for admission: to its class, and to the server.
     """
-    site, page = context.site, known.page
+    services, page = context.services, known.page
     if context.connections.draining or (
-        page.may_be_file and not body and site.store.root is not None and not site.store.is_absent(known.store_key, now)
+        page.may_be_file
+        and not body
+        and services.store.root is not None
+        and not services.store.is_absent(known.store_key, now)
     ):
         return None
     server = page.route.pick(now)
@@ -73,7 +76,7 @@ def begin(
     if connection is None:
         page.route.undo_pick()
         return None
-    hold = site.admission.hold(known.account, page.route.pool, server.name)
+    hold = services.admission.hold(known.account, page.route.pool, server.name)
     if hold is None:
         server.give_back(connection, client.client)
         page.route.undo_pick()
@@ -163,7 +166,7 @@ class PlainRelay:
 
     @property
     def _proto(self) -> str:
-        return "https" if self._context.site.is_secure else "http"
+        return "https" if self._context.services.is_secure else "http"
 
     # ---- the response
 
@@ -181,7 +184,7 @@ class PlainRelay:
         if head.plain_len < 0 or came > body_len or context.connections.draining:
             return False
         self.status = head.status
-        clock = context.site.clock
+        clock = context.services.clock
         self.first_byte_at = now = clock.read()
         self._server.on_response(now, head.status)
         class_line = self.known.account.served_line
@@ -217,7 +220,7 @@ class PlainRelay:
             data, self._held = self._held + data, b""
         self._transport.write(data)
         if not self._left:
-            self._finish(self._context.site.clock.read())
+            self._finish(self._context.services.clock.read())
         return True
 
     def on_fault(self, error: Exception) -> None:
@@ -255,7 +258,7 @@ class PlainRelay:
     def promote(self) -> Relay:
         """Let a full relay continue: something about the request or its response is not plain."""
         context, known, client, connection = self._context, self.known, self._client, self._connection
-        now = context.site.clock.read()
+        now = context.services.clock.read()
         exchange = self._exchange(now)
         place = ForwardTarget(known.page.target.origin_form, known.page.route)
         relay = Relay(context, exchange, place, self._transport, client)
@@ -269,7 +272,7 @@ class PlainRelay:
 
     def _exchange(self, now: float) -> Exchange:
         context, known, client = self._context, self.known, self._client
-        page, head, site = known.page, known.head, context.site
+        page, head, services = known.page, known.head, context.services
         exchange = Exchange(
             head, bool(self._body), client.client, self.started, self.started, client.resume_exchange, client.proxy
         )
@@ -279,10 +282,10 @@ class PlainRelay:
         exchange.was_delayed = True
         exchange.rid = context.recorder.rid_of(self.number)
         exchange.request_id = self.request_id
-        exchange.permit = site.admission.permit_for(self.hold)
+        exchange.permit = services.admission.permit_for(self.hold)
         exchange.slot = exchange.permit if exchange.permit.queue is not None else None
         if self._body:
-            body = RequestBody(head, client.client, now, site.body_limits, site.small_bodies)
+            body = RequestBody(head, client.client, now, services.body_limits, services.small_bodies)
             body.feed(self._body, now)
             exchange.request_body = body
         if self.status:
