@@ -99,6 +99,7 @@ class ClientListener(Protocol):
 
     def accepted(self, node: SimNode, body: bytes, ticket: int) -> None: ...
     def ended(self, node: SimNode, end: Delivered | QueryAnswered) -> None: ...
+    def crashed(self, node: SimNode) -> None: ...
 
 
 class SimNode:
@@ -198,6 +199,8 @@ class SimNode:
         if self.process is None:
             return False
         self._watch.step(self.pid, Crashed(disk_lost))
+        if self.clients is not None:
+            self.clients.crashed(self)
         if self._writing:
             self._sometimes["crash during a write"] += 1
         self.process = None

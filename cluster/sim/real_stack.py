@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from cluster.sim.data.run import make_data_process
 from cluster.sim.journal import Journal
-from cluster.sim.plan import RunPlan, make_plan
-from cluster.sim.run import RunFailure, RunResult, run
+from cluster.sim.plan import Operation, RunPlan, make_plan
+from cluster.sim.run import QUIET, RunClients, RunFailure, RunResult, request_operation, run
 from cluster.sim.spec_judge import Specifications
 from cluster.sim.stories import has_data_service, has_interim_service
 from cluster.stack import Process
@@ -23,7 +23,26 @@ if TYPE_CHECKING:
     from cluster.sim.explore import SeedTask
     from cluster.sim.history_machine import History
     from cluster.sim.node import ProcessFactory
-    from cluster.sim.world import FrameListener
+    from cluster.sim.world import FrameListener, World
+
+
+class InterimClients(RunClients):
+    """Clients of the interim service. Their requests in the fault phase are in the plan."""
+
+    def __init__(self, judge: Specifications) -> None:
+        self._judge = judge
+
+    def use_stable_view(self, world: World) -> None:
+        """Requests at all nodes after the service stabilised, some at the same moment."""
+        chance = world.chance.fork("stable view")
+        start = world.events.now
+        for node in world.running():
+            for number in range(4):
+                at = start + (0.0 if number == 0 else chance.between(0.0, 0.2))
+                operation = Operation(at, node.name, b"%s stable %d" % (node.name.encode(), number))
+                world.events.at(at, request_operation, operation, world)
+        world.settle(QUIET)
+        self._judge.stayed(world)
 
 
 def make_interim_process(
@@ -48,8 +67,10 @@ def factory_of(story: str) -> ProcessFactory:
 def play(plan: RunPlan, listener: FrameListener | None = None) -> RunResult:
     """Run a plan. If it has operations, the processes have the interim service."""
     has_service = bool(plan.operations)
-    make = make_interim_process if has_service else Process
-    return run(plan, make, Specifications(plan.names[0], interim=has_service), listener)
+    judge = Specifications(plan.names[0], interim=has_service)
+    if has_service:
+        return run(plan, make_interim_process, judge, listener, InterimClients(judge))
+    return run(plan, Process, judge, listener)
 
 
 def run_task(task: SeedTask) -> RunResult:

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from cluster.sim.network import FIXED
-from cluster.sim.plan import Operation
 from cluster.sim.world import FrameListener, NotReached, World
 
 if TYPE_CHECKING:
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
     from cluster.names import ProcessId, View
     from cluster.sim.faults import AnyFault
     from cluster.sim.node import ProcessFactory
-    from cluster.sim.plan import RunPlan, Submission
+    from cluster.sim.plan import Operation, RunPlan, Submission
 
 VIEW_WITHIN = 0.5  # virtual seconds: much longer than a view change takes once the change is detected
 SILENT_SHARE = 0.4  # share of final crashes without a disconnect
@@ -72,9 +71,6 @@ class RunJudge:
     def finish(self, world: World, live: bool) -> None:
         """The run is over; `live`: it ended with a complete group."""
 
-    def stayed(self, world: World) -> None:
-        """Clients made requests to the interim service in a stable view, and the run is at rest again."""
-
     def in_time(self, last_event: float, members: list[ProcessId], *, detection: float, latency: float) -> None:
         """Check bounded view change time: the last change in a quiet network was at `last_event` and left `members`."""
 
@@ -87,13 +83,24 @@ class RunJudge:
         return None
 
 
+class RunClients:
+    """Clients of a service above the total order. This base class has none."""
+
+    def start(self, world: World) -> None:
+        """The nodes are there: schedule the requests of the fault phase."""
+
+    def use_stable_view(self, world: World) -> None:
+        """The group is complete and at rest again: make requests, and judge what becomes of them."""
+
+
 def run(
     plan: RunPlan,
     make: ProcessFactory,
     judge: RunJudge | None = None,
     listener: FrameListener | None = None,
+    clients: RunClients | None = None,
 ) -> RunResult:
-    judge = judge or RunJudge()
+    judge, clients = judge or RunJudge(), clients or RunClients()
     world = World(
         make,
         seed=plan.seed,
@@ -104,7 +111,7 @@ def run(
         coded=plan.coded,
     )
     judge.watch(world)
-    return result_of(plan.seed, world, judge, lambda: _play(plan, world, judge))
+    return result_of(plan.seed, world, judge, lambda: _play(plan, world, judge, clients))
 
 
 def result_of(seed: int, world: World, judge: RunJudge, play: Callable[[], None]) -> RunResult:
@@ -148,18 +155,18 @@ def schedule(plan: RunPlan, world: World) -> None:
     for submission in plan.submissions:
         world.events.at(submission.at, _submit, submission, world)
     for operation in plan.operations:
-        world.events.at(operation.at, _request, operation, world)
+        world.events.at(operation.at, request_operation, operation, world)
 
 
-def _play(plan: RunPlan, world: World, judge: RunJudge) -> None:
+def _play(plan: RunPlan, world: World, judge: RunJudge, clients: RunClients) -> None:
     schedule(plan, world)
+    clients.start(world)
     world.events.run_until(plan.lasts)
     heal(world)
     live = wait_until_live(world)
     judge.finish(world, live)
-    if live and plan.operations:
-        use_stable_view(world)
-        judge.stayed(world)
+    if live:
+        clients.use_stable_view(world)
     if live and len(world.running()) > 1:
         last_change(world, judge)
 
@@ -180,20 +187,8 @@ def _submit(submission: Submission, world: World) -> None:
     world.broadcast(submission.node, submission.body)
 
 
-def _request(operation: Operation, world: World) -> None:
+def request_operation(operation: Operation, world: World) -> None:
     world.request(operation.node, operation.body)
-
-
-def use_stable_view(world: World) -> None:
-    """Requests to the interim service after it stabilised, at all nodes, some at the same moment."""
-    chance = world.chance.fork("stable view")
-    start = world.events.now
-    for node in world.running():
-        for number in range(4):
-            at = start + (0.0 if number == 0 else chance.between(0.0, 0.2))
-            operation = Operation(at, node.name, b"%s stable %d" % (node.name.encode(), number))
-            world.events.at(at, _request, operation, world)
-    world.settle(QUIET)
 
 
 def heal(world: World) -> None:

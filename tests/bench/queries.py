@@ -42,8 +42,10 @@ class Cgroup:
         if root is v1:
             (self.path / "cpu.cfs_period_us").write_text(str(PERIOD_US))
             (self.path / "cpu.cfs_quota_us").write_text(str(quota_us))
+            (self.path / "cpu.shares").write_text(str(1 << 18))  # other programs must not take its share
         else:
             (self.path / "cpu.max").write_text(f"{quota_us} {PERIOD_US}")
+            (self.path / "cpu.weight").write_text("10000")
 
     def add(self, pid: int) -> None:
         (self.path / "cgroup.procs").write_text(str(pid))
@@ -62,7 +64,6 @@ class Member:
              "--sharing", sharing],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE,
         )  # fmt: skip
-        os.setpriority(os.PRIO_PROCESS, self.process.pid, -10)  # other programs must not take its share
         self.address = self.read()["address"]
         self.cgroup: Cgroup | None = None
 

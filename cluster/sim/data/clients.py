@@ -14,7 +14,6 @@ from cluster.sim.node import QUERY, SUBMIT, WITHDRAW
 if TYPE_CHECKING:
     from collections import Counter
 
-    from cluster.names import ProcessId
     from cluster.sim.data.plan import ClientStep
     from cluster.sim.node import SimNode
     from cluster.sim.world import World
@@ -111,10 +110,10 @@ class DataClients:
         client.last = index
         self._world.step(node.pid, DataReply(client.name, end.ticket, is_update, answer, index))
 
-    def crashed(self, process: ProcessId) -> None:
-        """The node of this process crashed: its clients lost their requests."""
+    def crashed(self, node: SimNode) -> None:
+        """The clients of this node lost their requests."""
         for client in self._clients.values():
-            if client.node is not None and client.node.name == process.name:
+            if client.node is node:
                 client.forget_request()
 
     def _waiting(self, node: SimNode, ticket: int, *, is_update: bool) -> Client | None:

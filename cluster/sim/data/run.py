@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, cast
 
-from cluster.actions import Crashed
 from cluster.data.replica import LEAST_LOADED
 from cluster.sim.data.clients import DataClients
 from cluster.sim.data.plan import ClientStep, DataPlan, make_data_plan
 from cluster.sim.history_machine import History
-from cluster.sim.run import QUIET, RunResult, heal, last_change, result_of, schedule, wait_until_live
+from cluster.sim.run import QUIET, RunClients, RunResult, run
 from cluster.sim.spec_judge import Specifications
-from cluster.sim.world import FrameListener, World
 from cluster.specs.invariants.data import DataInvariants
 from cluster.specs.services.data import DataDelaySpec, DataSpec
 from cluster.specs.services.data_sharing import DataSharingSpec
@@ -26,6 +24,7 @@ if TYPE_CHECKING:
     from cluster.names import ProcessId
     from cluster.settings import Settings
     from cluster.sim.explore import SeedTask
+    from cluster.sim.world import FrameListener, World
 
 ROUNDS = 3  # queries for each member in the stable view at the end
 
@@ -60,71 +59,48 @@ class DataSpecifications(Specifications):
             self.sharing.invariant_replies(self.service.map)
 
 
-class DataWorld(World):
-    """A world with clients."""
+class DataWorkload(RunClients):
+    """The clients of a plan. In the stable view at the end, they share queries evenly."""
 
-    clients: DataClients
+    def __init__(self, steps: tuple[ClientStep, ...], judge: DataSpecifications) -> None:
+        self._steps = steps
+        self._judge = judge
 
-    def step(self, process: ProcessId, action: Action) -> None:
-        super().step(process, action)
-        if type(action) is Crashed:
-            self.clients.crashed(process)
+    def start(self, world: World) -> None:
+        self._clients = DataClients(world, world.sometimes)
+        for node in world.nodes.values():
+            node.clients = self._clients
+        for step in self._steps:
+            world.events.at(step.at, self._clients.act, step)
+
+    def use_stable_view(self, world: World) -> None:
+        shares = self._share_queries(world)
+        self._judge.sharing.invariant_replies(self._judge.service.map)
+        if world.settings.query_sharing != LEAST_LOADED:
+            self._judge.sharing.invariant_shares(shares)
+
+    def _share_queries(self, world: World) -> list[int]:
+        """Queries at random nodes. Returns how many each member executed."""
+        chance = world.chance.fork("stable view")
+        nodes = world.running()
+        before = [_executed(node.process) for node in nodes]
+        for number in range(ROUNDS * len(nodes)):
+            body = b"q stable %d" % number
+            step = ClientStep(world.events.now, f"s{number}", chance.choice(nodes).name, False, False, body)
+            world.events.at(world.events.now, self._clients.act, step)
+        world.settle(QUIET)
+        return [_executed(node.process) - count for node, count in zip(nodes, before, strict=True)]
 
 
 def play_data(plan: DataPlan, listener: FrameListener | None = None) -> RunResult:
     """Run a plan."""
-    base = plan.base
-    judge = DataSpecifications(base.names[0])
-    world = DataWorld(
-        make_data_process,
-        seed=base.seed,
-        settings=base.settings,
-        delays=base.delays,
-        watcher=judge,
-        listener=listener,
-        coded=base.coded,
-    )
-    world.clients = DataClients(world, world.sometimes)
-    judge.watch(world)
-    return result_of(base.seed, world, judge, lambda: _play(plan, world, judge))
+    judge = DataSpecifications(plan.base.names[0])
+    return run(plan.base, make_data_process, judge, listener, DataWorkload(plan.steps, judge))
 
 
 def run_data_task(task: SeedTask) -> RunResult:
     """Run the seed of a task."""
     return play_data(make_data_plan(task.seed, task.nodes_min, task.nodes_max))
-
-
-def _play(plan: DataPlan, world: DataWorld, judge: DataSpecifications) -> None:
-    schedule(plan.base, world)
-    for node in world.nodes.values():
-        node.clients = world.clients
-    for step in plan.steps:
-        world.events.at(step.at, world.clients.act, step)
-    world.events.run_until(plan.base.lasts)
-    heal(world)
-    live = wait_until_live(world)
-    judge.finish(world, live)
-    if not live:
-        return
-    shares = _share_queries(world)
-    judge.sharing.invariant_replies(judge.service.map)
-    if world.settings.query_sharing != LEAST_LOADED:
-        judge.sharing.invariant_shares(shares)
-    if len(world.running()) > 1:
-        last_change(world, judge)
-
-
-def _share_queries(world: DataWorld) -> list[int]:
-    """Queries at random nodes of the stable view of all. Returns how many each member executed."""
-    chance = world.chance.fork("stable view")
-    nodes = world.running()
-    before = [_executed(node.process) for node in nodes]
-    for number in range(ROUNDS * len(nodes)):
-        body = b"q stable %d" % number
-        step = ClientStep(world.events.now, f"s{number}", chance.choice(nodes).name, False, False, body)
-        world.events.at(world.events.now, world.clients.act, step)
-    world.settle(QUIET)
-    return [_executed(node.process) - count for node, count in zip(nodes, before, strict=True)]
 
 
 def _executed(process: object) -> int:

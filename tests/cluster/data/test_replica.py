@@ -32,6 +32,8 @@ class Answers:
         if isinstance(end, QueryAnswered):
             self.found.append((node.name, end.index, end.error))
 
+    def crashed(self, node: SimNode) -> None: ...
+
 
 def data(world: World, name: str) -> DataReplica:
     found = cast("Process", world.nodes[name].process).data
