@@ -107,6 +107,7 @@ class AdmissionControl:
             self._reporter = CapacityReporter(gate.driver, self.meter, clock)
             if finds_processor:
                 self.processor = ProcessorQueue(loop, self.engine, self.accounts, clock, self.refresh_limit)
+                gate.on_size = self.processor.charge
         # The fast path: whether a request of this class with a response of this size may start now; see above. (An
         # attribute saves a call.)
         self.start: Callable[[ClassAccount, int], bool] = self._gate.start

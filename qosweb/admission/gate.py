@@ -23,6 +23,7 @@ from qosweb.webqos.policy.environment import REQUEST_BYTES
 
 if TYPE_CHECKING:
     import asyncio
+    from collections.abc import Callable
 
     from qosweb.admission.capacity_meter import CapacityMeter
     from qosweb.admission.class_accounts import ClassAccount, ClassAccounts
@@ -138,6 +139,7 @@ class EngineGate(OpenGate):
         self._opens: list[bool] = []  # by class: whether a request may start on the fast path
         self._counted: dict[str, tuple[int, int]] = {}  # by class: requests and bytes that the engine knows of
         self._means: dict[str, int] = {}  # by class: mean size of recent responses whose size was unknown at entry
+        self.on_size: Callable[[ClassAccount, int], None] = _ignore_size  # of a response whose size was unknown
 
     # ---- the fast path
 
@@ -380,6 +382,7 @@ class EngineGate(OpenGate):
             # If it has not left: the application is done with it, or it was not forwarded, or no longer.
             self.leave_server(permit, withdrawn=self._turns is not None or not is_sample)
             local_queue.served(permit.account.number, 0, self.fixed_bytes + bytes_sent)  # the node has sent it
+            self.on_size(permit.account, bytes_sent)
             super().settle(permit, bytes_sent, is_sample=False)
             return
         local_queue.now_ms = self.driver.now_ms()  # the request that starts next may be late already
@@ -388,6 +391,7 @@ class EngineGate(OpenGate):
             name = permit.account.name
             mean = self._means.get(name, bytes_sent)
             self._means[name] = mean + (bytes_sent - mean) // MEAN_OF
+            self.on_size(permit.account, bytes_sent)
         self.driver.poke()
         super().settle(permit, bytes_sent, is_sample=is_sample)
 
@@ -436,6 +440,10 @@ class WaitingRequest(Wait):
         if self._on_decided is not None and self.request is not None:
             self._on_decided = None
             self._gate.cancel(self.request, self.queue)
+
+
+def _ignore_size(account: ClassAccount, size: int) -> None:
+    """What nothing depends on."""
 
 
 def _denial(decision: Deny, account: ClassAccount, rid: RequestId | None) -> Denial:

@@ -137,6 +137,11 @@ class ProcessorQueue:
             return request
         return self.denial(account, FULL)
 
+    def charge(self, account: ClassAccount, size: int) -> None:
+        """Charge the body of a response whose size was unknown when its turn came."""
+        if self.is_full:
+            self.order.charge(account.name, size)
+
     def denial(self, account: ClassAccount, reason: str) -> Denial:
         """Count a denial. Its response depends on nothing but class and reason."""
         account.reasons[reason] += 1

@@ -43,13 +43,21 @@ class File:
 class Door:
     """Admission control with one specification; `decided` has the outcomes that followed a wait."""
 
-    def __init__(self, spec: str | None, capacity_bps: int, *, throttle: SendThrottle | None = None) -> None:
+    def __init__(
+        self,
+        spec: str | None,
+        capacity_bps: int,
+        *,
+        throttle: SendThrottle | None = None,
+        finds_processor: bool = False,
+    ) -> None:
         self.clock = Clock()
         policy = None if spec is None else policy_of(spec)
         loop = asyncio.get_running_loop()
         self.control = AdmissionControl(
-            loop, self.clock, policy, name="a", capacity_bps=capacity_bps, throttle=throttle
-        )
+            loop, self.clock, policy, name="a", capacity_bps=capacity_bps, throttle=throttle,
+            finds_processor=finds_processor,
+        )  # fmt: skip
         self.decided: list[Decided] = []
         if self.control.driver is not None:
             self.control.report()

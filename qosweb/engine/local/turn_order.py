@@ -143,6 +143,13 @@ class TurnOrder:
                 if heap and heap[0][0] == _WEIGHTED and chosen.virtual < heap[0][1]:
                     break  # it is behind: perhaps its clients have sent more
 
+    def charge(self, name: str, cost: int) -> None:
+        """Charge what a request cost in addition to what `Turn.take_turn` returned."""
+        chosen = self.classes.get(name)
+        if chosen is not None and chosen.rank != _ALWAYS:
+            chosen.virtual += cost / chosen.weight
+        self.work += cost
+
     def _owes(self, now: float) -> bool:
         """Whether a class that is behind is empty for a moment."""
         virtual, since = self._virtual[_WEIGHTED], now - OWED_S

@@ -1,0 +1,60 @@
+"""The processor queue behind admission control: what waits while the processor is full, and what it costs its class."""
+
+from __future__ import annotations
+
+from qosweb.admission import Permit, Wait
+from qosweb.admission.processor_queue import SHORT_S, TURN_COST, ProcessorQueue
+from tests.admission.requests import Door
+from tests.cluster.runtime.loops import eventually, run
+
+SPEC = "</a>.server_resource = 70%\n</b>.server_resource = 30%\n"
+BODY = 100_000
+
+
+def full(door: Door) -> ProcessorQueue:
+    processor = door.control.processor
+    assert processor is not None
+    processor.is_full = processor.holds = True
+    door.control.refresh_limit()
+    return processor
+
+
+async def permitted(door: Door, size: int | None) -> Permit:
+    before = len(door.decided)
+    assert isinstance(door.enter("/a", size), Wait)
+    await eventually(lambda: len(door.decided) > before)
+    permit = door.decided[-1]
+    assert isinstance(permit, Permit)
+    return permit
+
+
+def test_a_response_of_unknown_size_is_charged_to_its_class_when_it_ends() -> None:
+    async def story() -> None:
+        door = Door(SPEC, 1 << 30, finds_processor=True)
+        processor = full(door)
+        for size, at_start in ((None, TURN_COST), (BODY, TURN_COST + BODY)):
+            before = processor.order.work
+            permit = await permitted(door, size)
+            assert processor.order.work - before == at_start
+            permit.close(BODY)
+            assert processor.order.work - before == TURN_COST + BODY
+
+    run(story)
+
+
+def test_the_processor_is_short_only_if_requests_wait_for_a_while() -> None:
+    async def story() -> None:
+        door = Door(SPEC, 1 << 30, finds_processor=True)
+        processor = full(door)
+        for _ in range(5):
+            assert isinstance(door.enter("/a", 10), Wait)
+        assert processor.shortage() is None  # they wait for their first turn
+        now = door.clock.read()
+        processor._waiting_since = now - SHORT_S
+        shortage = processor.shortage()
+        assert shortage is not None
+        assert shortage.waiting == 5
+        await eventually(lambda: len(door.decided) == 5)
+        assert processor.shortage() is None
+
+    run(story)
