@@ -15,22 +15,14 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec.structs import replace
 
+from loadgen.experiments import comparison
+from loadgen.experiments.comparison import HEAVY, OVERLOAD, PROMISED, SITUATIONS, WARM_UP_S, PeerMeasurement, PeerResult
 from loadgen.experiments.evidence import DENIED, FAILED, SERVED
-from loadgen.experiments.findings import Bars, Check, ExperimentFindings, Stack, Table
-from loadgen.experiments.judging import count, judge_no_failures, judge_witnesses, windows
+from loadgen.experiments.findings import Check, ExperimentFindings, Table
+from loadgen.experiments.judging import count, judge_no_failures, judge_witnesses
 from loadgen.experiments.layout import SIDE_BY_SIDE, Layout
 from loadgen.experiments.nodes import NodeProcesses
 from loadgen.experiments.proxies.proxy import ProxyTask
-from loadgen.experiments.scenarios.peers import (
-    HEAVY,
-    LIFETIME_S,
-    OVERLOAD,
-    PEERS_KNOWN,
-    PROMISED,
-    SITUATIONS,
-    STARVED,
-    WARM_UP_S,
-)
 from loadgen.experiments.server_process import ServerProcess
 
 if TYPE_CHECKING:
@@ -42,31 +34,9 @@ if TYPE_CHECKING:
 WORKERS, SERVICE_MS = 8, 40
 CAPACITY_PER_S = WORKERS * 1000 / SERVICE_MS
 OURS = "qosweb"
-HELD, QUICK_HELD = 0.92, 0.8  # fraction of what is due to /a
 USED, QUICK_USED = 90.0, 70.0  # per cent of the server
 SETTLES_S = 3.0  # after the server works again
 FAILS_AT, WORKS_AT = 1 / 3, 1 / 2  # of the run
-
-
-class ServerMeasurement(NamedTuple):
-    """One server or proxy in one situation."""
-
-    server: str
-    situation: str
-    evidence: Evidence
-
-
-class ServerResult(NamedTuple):
-    """In per cent of what the application server can do."""
-
-    a: float
-    b: float
-    due_a: float  # the smaller of demand and guarantee of /a
-    p99_s: float
-
-    @property
-    def used(self) -> float:
-        return self.a + self.b
 
 
 class UpstreamExperiment(NamedTuple):
@@ -78,7 +48,7 @@ class UpstreamExperiment(NamedTuple):
     layout: Layout = SIDE_BY_SIDE
 
     def criterion(self, *, quick: bool) -> str:
-        held, least = (QUICK_HELD, QUICK_USED) if quick else (HELD, USED)
+        held, least = (comparison.QUICK_HELD, QUICK_USED) if quick else (comparison.HELD, USED)
         text = (
             f"/a gets {100 * held:g} % or more of its demand, second by second, or of its guaranteed 60 %, whichever "
             f"is less, and {least:g} % or more of the application server are used"
@@ -96,7 +66,7 @@ class UpstreamExperiment(NamedTuple):
         lasting_s = bench.lasting(18.0, 12.0) if self.fails else bench.lasting(9.0, 6.0)
         situations = {HEAVY: SITUATIONS[HEAVY]} if self.fails else SITUATIONS
         found = []
-        here = [peer for peer in PEERS_KNOWN if peer.installed()]
+        here, notes = comparison.installed_peers()
         with ExitStack() as stack:
             records = bench.scratch / "records"
             server = stack.enter_context(ServerProcess(WORKERS, [str(SERVICE_MS)], records))
@@ -106,36 +76,33 @@ class UpstreamExperiment(NamedTuple):
             nobody = stack.enter_context(NodeProcesses(bench.folder, [], cluster=False))
             targets: list[tuple[str, NodeProcesses, LoadTarget]] = [(OURS, ours, ours.begin("qosweb").wait())]
             for at, peer in enumerate(here):
-                task = ProxyTask(server, bench.scratch / f"peer{at}", PROMISED, CAPACITY_PER_S, LIFETIME_S)
+                task = ProxyTask(server, bench.scratch / f"peer{at}", PROMISED, CAPACITY_PER_S, comparison.LIFETIME_S)
                 targets.append((peer.title, nobody, stack.enter_context(peer.begin(f"peer{at}", task))))
             for situation, part in situations.items():
-                asked = {"/a": OVERLOAD * part * CAPACITY_PER_S, "/b": OVERLOAD * (1 - part) * CAPACITY_PER_S}
-                asked = {name: per_s for name, per_s in asked.items() if per_s}
+                asked = comparison.rates(part, CAPACITY_PER_S)
                 for title, nodes, target in targets:
                     bench.say(f"{situation}: {title}")
                     if self.fails:
                         server.tell(f"outage {FAILS_AT * lasting_s:.2f} {(WORKS_AT - FAILS_AT) * lasting_s:.2f}")
                     evidence = bench.load([target], asked, lasting_s, nodes=nodes, like=situation)
-                    found.append(ServerMeasurement(title, situation, evidence))
-        absent = sorted({peer.needs for peer in PEERS_KNOWN} - {peer.needs for peer in here})
+                    found.append(PeerMeasurement(title, situation, evidence))
         findings = judge(found, fails=self.fails, quick=bench.size.quick)
-        if absent:
-            findings.notes.append(f"Not installed here, and so not compared: {', '.join(absent)}.")
+        findings.notes += notes
         return findings
 
 
-def judge(found: Sequence[ServerMeasurement], *, fails: bool, quick: bool) -> ExperimentFindings:
-    held, least = (QUICK_HELD, QUICK_USED) if quick else (HELD, USED)
+def judge(found: Sequence[PeerMeasurement], *, fails: bool, quick: bool) -> ExperimentFindings:
+    held, least = (comparison.QUICK_HELD, QUICK_USED) if quick else (comparison.HELD, USED)
     checks: list[Check] = []
     rows: list[list[str]] = []
-    bars: dict[str, dict[str, ServerResult]] = {}
+    bars: dict[str, dict[str, PeerResult]] = {}
     for one in found:
         for part, span_s in _spans(one.evidence, fails=fails).items():
             got = _result(one.evidence.clients, span_s)
             situation = f"{one.situation}{part}"
             bars.setdefault(situation, {})[one.server] = got
             if one.server == OURS:
-                checks += _checks(situation, got, held, least)
+                checks += comparison.judge_result(situation, got, held, least, "server")
             rows.append(
                 [situation, one.server, f"{got.a:.1f}", f"{got.b:.1f}", f"{got.due_a:.1f}", f"{got.used:.1f}",
                  f"{got.p99_s:.2f}", *(str(count(one.evidence.clients, what, span_s)) for what in (DENIED, FAILED))]
@@ -148,7 +115,10 @@ def judge(found: Sequence[ServerMeasurement], *, fails: bool, quick: bool) -> Ex
     return ExperimentFindings(
         seen=_sentence(bars),
         checks=checks,
-        panels=[_bars(situation, of) for situation, of in bars.items()],
+        panels=[
+            comparison.draw_bars(f"At {OVERLOAD:g} times the application server, {situation}", "% of the server", of)
+            for situation, of in bars.items()
+        ],
         tables=[Table("Requests served in per cent of the application server's capacity", head, rows)],
         csv_head=[word.replace(", %", "_percent").replace(", s", "_s").replace(" ", "_") for word in head],
         csv_rows=rows,
@@ -165,56 +135,36 @@ def _spans(evidence: Evidence, *, fails: bool) -> dict[str, tuple[float, float]]
     }
 
 
-def _result(rows: Sequence[ObservedRequest], span_s: tuple[float, float]) -> ServerResult:
+def _result(rows: Sequence[ObservedRequest], span_s: tuple[float, float]) -> PeerResult:
     whole = CAPACITY_PER_S * (span_s[1] - span_s[0]) / 100
     served = [row for row in rows if row.what == SERVED and span_s[0] <= row.ended_s < span_s[1]]
     a, b = (sum(row.class_name == name for row in served) / whole for name in PROMISED)
-    due = 0.0
-    for begin_s, end_s in windows(*span_s, 1.0):
-        asked = sum(row.class_name == "/a" and begin_s <= row.asked_s < end_s for row in rows)
-        due += min(asked, PROMISED["/a"] * CAPACITY_PER_S * (end_s - begin_s))
-    took = sorted(row.took_s for row in served)
-    return ServerResult(a, b, due / whole, took[int(0.99 * (len(took) - 1))] if took else 0.0)
-
-
-def _checks(situation: str, got: ServerResult, held: float, least: float) -> list[Check]:
-    used = Check(f"{situation}: {least:g} % or more of the server are used", got.used >= least, f"{got.used:.1f} %")
-    if not got.due_a:
-        return [used]
-    text = f"{situation}: /a has {100 * held:g} % or more of what is due to it"
-    return [Check(text, got.a >= held * got.due_a, f"{got.a:.1f} % of the server, due {got.due_a:.1f} %"), used]
+    return PeerResult(a, b, comparison.due(rows, span_s, CAPACITY_PER_S) / whole, a + b, comparison.p99_s(served))
 
 
 def _in_time(rows: Sequence[ObservedRequest]) -> Check:
     """A response that was about to come may take some service times more."""
     slowest_s = max((row.took_s for row in rows), default=0.0)
-    return Check("every request is answered within its lifetime and 0.5 s", slowest_s <= LIFETIME_S + 0.5,
+    return Check("every request is answered within its lifetime and 0.5 s", slowest_s <= comparison.LIFETIME_S + 0.5,
                  f"{len(rows)} requests, the slowest took {slowest_s:.2f} s")  # fmt: skip
 
 
-def _bars(situation: str, of: dict[str, ServerResult]) -> Bars:
-    results = list(of.values())
-    due = max(got.due_a for got in results)
-    return Bars(
-        f"At {OVERLOAD:g} times the application server, {situation}",
-        "% of the server",
-        list(of),
-        [Stack("/a", [got.a for got in results], 0), Stack("/b", [got.b for got in results], 1)],
-        [(due, "due to /a")] if due else [],
-    )
-
-
-def _sentence(bars: dict[str, dict[str, ServerResult]]) -> str:
+def _sentence(bars: dict[str, dict[str, PeerResult]]) -> str:
     parts = [
         f"{situation}: /a has {of[OURS].a:.0f} % of the server, due {of[OURS].due_a:.0f} %, {of[OURS].used:.0f} % used"
         for situation, of in bars.items()
     ]
     short = sorted(
-        {name for of in bars.values() for name, got in of.items() if name != OURS and got.a < HELD * got.due_a}
+        {
+            name
+            for of in bars.values()
+            for name, got in of.items()
+            if name != OURS and got.a < comparison.HELD * got.due_a
+        }
     )
     starved = sorted(
         {name for situation, of in bars.items() for name, got in of.items()
-         if name != OURS and situation.startswith(HEAVY) and got.b < STARVED * 100 * PROMISED["/b"]}
+         if name != OURS and situation.startswith(HEAVY) and got.b < comparison.STARVED * 100 * PROMISED["/b"]}
     )  # fmt: skip
     said = f"With nothing configured but the guarantee, {'; '.join(parts)}."
     if short:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from loadgen.experiments import comparison
 from loadgen.experiments.evidence import (
     DENIED,
     FAILED,
@@ -434,15 +435,17 @@ def test_two_primary_views_or_none_or_different_orders_fail() -> None:
 
 
 def with_peers(a: int, b: int, *, idle_b: int, server: str = peers.HERE, more: Sequence[ObservedRequest] = (),
-               unlogged: int = 0) -> list[peers.PeerMeasurement]:  # fmt: skip
+               unlogged: int = 0) -> list[comparison.PeerMeasurement]:  # fmt: skip
     """In a pipe of 100 a second, /a asks for 60, for nothing, and for 140. ``more`` rows are of each situation."""
     found = []
-    for situation, got_a, asked_a, got_b in zip(peers.SITUATIONS, (a, 0, a), (60, 0, 140), (b, idle_b, b), strict=True):
+    for situation, got_a, asked_a, got_b in zip(
+        comparison.SITUATIONS, (a, 0, a), (60, 0, 140), (b, idle_b, b), strict=True
+    ):
         rows = [seen("/a", s + 0.5, size=peers.SIZE) for s in range(10) for _ in range(got_a)]
         rows += [seen("/a", s + 0.5, DENIED) for s in range(10) for _ in range(asked_a - got_a)]
         rows += [seen("/b", s + 0.5, size=peers.SIZE) for s in range(10) for _ in range(got_b)]
         rows += more
-        found.append(peers.PeerMeasurement(server, situation, evidence(rows, rows[unlogged:], lasted_s=10.0)))
+        found.append(comparison.PeerMeasurement(server, situation, evidence(rows, rows[unlogged:], lasted_s=10.0)))
     return found
 
 
@@ -460,18 +463,18 @@ def test_ours_must_not_fail_and_its_logs_must_agree_and_others_are_only_counted(
     good = [one for one in good if one.server != server]
     ill = [seen("/b", 5.0, FAILED), seen("/b", 5.0, FAILED), seen("/b", 5.0, "unsent")]
 
-    def judged(ours: list[peers.PeerMeasurement]) -> ExperimentFindings:
+    def judged(ours: list[comparison.PeerMeasurement]) -> ExperimentFindings:
         return peers.judge(sorted(good + ours, key=lambda one: one.server), pipe_bps, quick=False)
 
     assert judged(with_peers(58, 40, idle_b=98, server=server)).verdict == PASS
     failed = judged(with_peers(58, 40, idle_b=98, server=server, more=ill))
     assert failed.verdict == FAIL
     told = [check.text for check in failed.checks if not check.holds]
-    assert told == [f"{server}, {one}: clients: every request was served or denied" for one in peers.SITUATIONS]
+    assert told == [f"{server}, {one}: clients: every request was served or denied" for one in comparison.SITUATIONS]
     unlogged = judged(with_peers(58, 40, idle_b=98, server=server, unlogged=1))
     assert unlogged.verdict == FAIL
     assert all("logs and clients" in check.text for check in unlogged.checks if not check.holds)
-    peer = peers.PEERS_KNOWN[0].title
+    peer = comparison.PEERS_KNOWN[0].title
     fine = judged(
         with_peers(58, 40, idle_b=98, server=server) + with_peers(1, 1, idle_b=1, server=peer, more=ill, unlogged=1)
     )
@@ -487,9 +490,9 @@ def test_what_is_said_of_a_peer_follows_from_its_numbers() -> None:
     def of(usual: tuple[float, float], idle: float, heavy: tuple[float, float], p99_s: float = 0.5) -> str:
         return peers.describe(
             {
-                peers.USUAL: peers.PeerResult(*usual, 58.0, sum(usual), p99_s),
-                peers.IDLE: peers.PeerResult(0.0, idle, 0.0, idle, p99_s),
-                peers.HEAVY: peers.PeerResult(*heavy, 60.0, sum(heavy), p99_s),
+                comparison.USUAL: comparison.PeerResult(*usual, 58.0, sum(usual), p99_s),
+                comparison.IDLE: comparison.PeerResult(0.0, idle, 0.0, idle, p99_s),
+                comparison.HEAVY: comparison.PeerResult(*heavy, 60.0, sum(heavy), p99_s),
             }
         )
 

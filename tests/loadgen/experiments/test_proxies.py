@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from loadgen.experiments.comparison import PEERS_KNOWN, PROMISED
 from loadgen.experiments.nodes import NodeProcesses
 from loadgen.experiments.processes import CannotRun
 from loadgen.experiments.proxies.proxy import Proxy, ProxyTask
-from loadgen.experiments.scenarios.peers import PEERS_KNOWN, PROMISED
 from loadgen.experiments.site import make_site
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from loadgen.experiments.scenarios.peers import Peer
+    from loadgen.experiments.comparison import Peer
 
 
 @pytest.mark.parametrize("peer", PEERS_KNOWN, ids=lambda peer: peer.title)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from loadgen.experiments.comparison import HEAVY, SITUATIONS, PeerMeasurement
 from loadgen.experiments.evidence import DENIED, FAILED, SERVED, Evidence, ObservedRequest
 from loadgen.experiments.findings import FAIL, PASS, ExperimentFindings
-from loadgen.experiments.scenarios.peers import HEAVY, SITUATIONS
-from loadgen.experiments.scenarios.upstream import OURS, ServerMeasurement, judge
+from loadgen.experiments.scenarios.upstream import OURS, judge
 
 ASKED_A = {name: int(400 * part) for name, part in SITUATIONS.items()}  # a second; the server does 200
 
@@ -17,7 +17,7 @@ def seen(name: str, at_s: float, what: str = SERVED, took_s: float = 0.1) -> Obs
 def measured(
     situation: str, a: int, b: int, *, lasted_s: int = 10, outage: tuple[int, int] = (99, 99), server: str = OURS,
     unlogged: int = 0, took_s: float = 0.1,
-) -> ServerMeasurement:  # fmt: skip
+) -> PeerMeasurement:  # fmt: skip
     """`a` and `b` served each second, except in an outage, when all fail."""
     rows = []
     for second in range(lasted_s):
@@ -25,7 +25,7 @@ def measured(
         rows += [seen("/a", second + 0.5, what, took_s) for _ in range(a)]
         rows += [seen("/a", second + 0.5, DENIED) for _ in range(ASKED_A[situation] - a)]
         rows += [seen("/b", second + 0.5, what, took_s) for _ in range(b)]
-    return ServerMeasurement(server, situation, Evidence(rows, rows[unlogged:], 0.0, float(lasted_s), 0.0, 0))
+    return PeerMeasurement(server, situation, Evidence(rows, rows[unlogged:], 0.0, float(lasted_s), 0.0, 0))
 
 
 def judged(a: int = 118, b: int = 78, idle_b: int = 196, **more: int) -> ExperimentFindings:
