@@ -140,6 +140,7 @@ class Engine:
         self.solo = QosStateMachine(self.me, self._policy, self._of_solo)
         self.solo.time_ms = self.replicated.time_ms
         self.solo.servers.limits_at_first = self.replicated.servers.parts()
+        self.solo.servers.limit_of_unknown = int(self._is_member)  # others may use it
         self._solo_offset_ms = self.solo.time_ms - self.now_ms
         if self._is_member:
             self.outbox.policy = None  # it is for the cluster only
@@ -207,11 +208,11 @@ class Engine:
             queue.attach()
 
     def _take_parts(self, solo: QosStateMachine) -> None:
-        """Use the parts that follow from the replicated state. What runs here already counts first."""
+        """Use the parts that follow from the replicated state. What runs here already counts before any start."""
         parts = self.replicated.servers.parts()
         if self._is_member and parts != solo.servers.limits_at_first:
-            self._apply_alone(solo, self._take_batch())
             solo.servers.take_parts(parts)
+            self._apply_alone(solo, self._take_batch())
 
     def _catch_up(self, time_ms: int) -> None:
         self._offset_ms = max(self._offset_ms, time_ms - self.now_ms)
@@ -336,6 +337,8 @@ class Engine:
             if self.solo is not None and self._is_member:
                 self.outbox.policy = None
             if batch is self.in_flight:
+                for decision in batch.limits:
+                    self._limits.setdefault(decision[0], decision)
                 self._restate()
         if batch is self.in_flight:
             self.in_flight = None

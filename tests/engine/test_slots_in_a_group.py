@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cluster.names import make_view
+from cluster.names import ProcessId, make_view
 from qosweb.engine.engine import QUIET_MS, Engine
-from qosweb.engine.local.requests import OVER, RUNNING, Deny, Request
+from qosweb.engine.local.requests import OVER, RUNNING, WAITING, Deny, Request
 from qosweb.engine.replicated import entries
-from qosweb.engine.replicated.entries import NodeReport, PolicyText
+from qosweb.engine.replicated.entries import NodeReport, NodeRestatement, PolicyText
 from qosweb.engine.replicated.pool_batch import PoolBatch
 from qosweb.engine.replicated.upstreams import UpstreamReport
 from qosweb.engine.sim.policies import CHANNEL_BPS, policy_of
@@ -150,3 +150,88 @@ def test_a_node_that_reads_its_log_after_its_start_uses_its_part() -> None:
     again.restore(state)
     again.apply(100, B, entries.encode(entries.NodeBatch(10, 1, limits=[])))
     assert again.machine.servers.servers["app"].bound == SLOTS // 2
+
+
+def test_the_part_of_a_member_that_returns_is_reserved_until_it_has_told_what_it_has_in_service() -> None:
+    bench = SlotBench()
+    bench.join(A)
+    server = bench.engine.replicated.servers.servers["app"]
+    assert server.slots == SLOTS // 2
+    bench.join(A, B)
+    bench.land()
+    assert server.slots == SLOTS // 2
+    bench.of_b(restated=NodeRestatement(1, [], []), upstreams=TABLE, report=NodeReport(CHANNEL_BPS, 0, 0, "http://b"))
+    assert server.slots == SLOTS
+
+
+def test_a_decision_on_a_limit_is_not_lost_with_a_refused_batch() -> None:
+    bench = SlotBench()
+    first = bench.start(1)
+    bench.later(QUIET_MS)
+    bench.land()
+    law = bench.engine.replicated.servers
+    bench.engine._limits["app"] = ("app", 2, 2, 7)
+    bench.turn()
+    assert [batch.limits for _, batch in bench.flights] == [[("app", 2, 2, 7)]]
+    bench.lose()
+    bench.later(QUIET_MS)
+    bench.land()
+    assert law.servers["app"].limit == 2
+    assert first[0].phase is RUNNING
+
+
+def test_what_was_charged_for_a_request_stays_when_it_is_restated() -> None:
+    bench = SlotBench()
+    bench.start(1)
+    bench.later(QUIET_MS)
+    bench.land()
+    pool = bench.queue.pool
+    charged = pool.classes[0].spare_cost
+    assert charged > 0
+    bench.start(1)  # nobody else hears of it before the batch is refused
+    bench.later(QUIET_MS)
+    bench.lose()
+    bench.later(QUIET_MS)
+    bench.land()
+    assert bench.uses() == 2
+    assert pool.classes[0].spare_cost == 2 * charged
+
+
+def test_requests_of_a_node_that_returns_are_charged() -> None:
+    bench = SlotBench()
+    bench.engine.alone()
+    bench.turn()
+    assert len(bench.start(1)) == 1
+    bench.turn()
+    bench.engine.view_changed(100, make_view(100, {B: 100}))
+    bench.engine.view_changed(101, make_view(101, {A: 101, B: 101}))
+    bench.engine.together()
+    bench.turn()
+    bench.land()
+    assert bench.uses() == 1
+    assert bench.queue.pool.classes[0].spare_cost > 0
+
+
+def test_a_newcomer_uses_one_slot_of_a_shared_server_until_it_is_in_the_primary_view() -> None:
+    bench = Bench()
+    own = UpstreamReport("own", "http://own", False, 1, SLOTS, (), ("/own",))
+    bench.engine.report_upstreams([*TABLE, own])
+    bench.turn()
+    assert len([one for one in (bench.engine.slot_queue(SERVERS).start_at_once(0) for _ in range(4)) if one]) == 1
+    assert bench.engine.machine.servers.servers["own@a"].bound == SLOTS
+
+
+def test_nothing_starts_by_a_part_of_the_slots_that_is_no_longer_in_force() -> None:
+    bench = SlotBench()
+    bench.engine.alone()
+    bench.turn()
+    assert len(bench.start(2)) == 2
+    bench.turn()
+    request = bench.queue.submit(0, 1000, bench.now_ms, lambda _: None)
+    assert isinstance(request, Request)
+    others = dict.fromkeys((A, B, ProcessId("c")), 100)
+    bench.engine.view_changed(100, make_view(100, others))  # the part is two slots now, and was three
+    assert request.phase is WAITING
+    bench.queue.finish(bench.queue.requests[0], 1000)
+    bench.turn()
+    assert request.phase is RUNNING

@@ -72,7 +72,6 @@ def _slots(machine: QosStateMachine) -> list[str]:
             if key[0] not in pipes:
                 found.append(f"request {key} of a node that left holds a slot of {name}")
             holders[key] = name
-        found += [f"slots of {name} are reserved for the member {pid}" for pid in server.reserved if pid in pipes]
     for pool in table.pools.values():
         scheduler = pool.scheduler
         found += [f"request {key} waits and holds a slot of {holders[key]}" for key in pool.waiting if key in holders]

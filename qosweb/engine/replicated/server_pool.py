@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING
 from qosweb.engine.replicated.classes import ClassState, Waiter
 from qosweb.engine.replicated.demand import demand_ppm
 from qosweb.engine.replicated.effects import Sampled, SlotGranted
-from qosweb.engine.replicated.pipes import NEVER
 from qosweb.engine.replicated.servers import SLOT, Server, SlotUse
 from qosweb.engine.replicated.slot_scheduler import SlotScheduler
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from cluster.names import ProcessId
     from qosweb.engine.replicated.classes import ClassNumbers
     from qosweb.engine.replicated.compiled_policy import CompiledPolicy
@@ -88,11 +89,12 @@ class ServerPool:
 
     # ---- entries
 
-    def apply(self, origin: ProcessId, batch: PoolBatch, number_of: ClassNumbers) -> None:
-        always = self.scheduler.bound.always
+    def apply(
+        self, origin: ProcessId, batch: PoolBatch, number_of: ClassNumbers, charged: Mapping[int, SlotUse]
+    ) -> None:
+        """`charged`: the slots that the node had before this restatement, by request."""
         for number, class_then, cost, name in batch.running:
-            class_number = number_of[class_then]
-            self._hold(origin, number, SlotUse(class_number, cost, 0, NEVER, always[class_number]), name)
+            self._hold(origin, number, charged.get(number) or self._charge(number_of[class_then], cost), name)
         for class_number, count, cost in batch.served:
             self._served(number_of[class_number], count, cost)
         for number, class_number, cost, name in batch.started:
@@ -116,15 +118,17 @@ class ServerPool:
             return
         if (owner, number) in self.waiting:
             self._cancel(owner, number)
+        self.scheduler.take_tokens(class_number, 1, cost, self.time_ms)
+        if name in self.servers:
+            self.servers[name].kept = max(0, self.servers[name].kept - 1)
+        self._hold(owner, number, self._charge(class_number, cost), name)
+
+    def _charge(self, class_number: int, cost: int) -> SlotUse:
         chosen = self.classes[class_number]
         chosen.came.now += cost
         chosen.got.now += cost
-        self.scheduler.take_tokens(class_number, 1, cost, self.time_ms)
         weight, era = self.scheduler.charge(class_number, cost)
-        is_always = self.scheduler.bound.always[class_number]
-        if name in self.servers:
-            self.servers[name].kept = max(0, self.servers[name].kept - 1)
-        self._hold(owner, number, SlotUse(class_number, cost, weight, era, is_always), name)
+        return SlotUse(class_number, cost, weight, era, self.scheduler.bound.always[class_number])
 
     def _served(self, class_number: int, count: int, cost: int) -> None:
         """Requests that started at once and are over."""

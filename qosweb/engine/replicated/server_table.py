@@ -14,11 +14,11 @@ from qosweb.engine.replicated.server_pool import ServerPool
 from qosweb.engine.replicated.servers import KEPT_MS, RESERVED_MS, Server, is_out, pools_of, reports_by_id, server_id
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterator
 
     from cluster.names import ProcessId
     from qosweb.engine.replicated.compiled_policy import CompiledPolicy
-    from qosweb.engine.replicated.servers import PoolKey
+    from qosweb.engine.replicated.servers import PoolKey, SlotUse
     from qosweb.engine.replicated.state_machine import QosStateMachine
 
 
@@ -29,6 +29,7 @@ class ServerTable:
         self.servers: dict[str, Server] = {}
         self.pools: dict[PoolKey, ServerPool] = {}
         self.limits_at_first: dict[str, int] = {}  # of servers that are known from elsewhere
+        self.limit_of_unknown = 0  # of any other shared server; 0: none
         self._machine = machine
 
     def update(self) -> None:
@@ -36,9 +37,8 @@ class ServerTable:
         pipes = self._machine.pipes
         reports = reports_by_id(pipes)
         kept = {name for name, one in self.servers.items() if one.uses or one.reserved}
-        first = self.limits_at_first
         self.servers = {
-            name: self.servers.get(name) or Server(first.get(name, 0)) for name in sorted({*reports, *kept})
+            name: self.servers.get(name) or Server(self._limit_at_first(name)) for name in sorted({*reports, *kept})
         }
         for name, found in reports.items():
             server = self.servers[name]
@@ -75,12 +75,14 @@ class ServerTable:
     # ---- limits
 
     def take_parts(self, parts: dict[str, int]) -> None:
-        """Use these limits for servers about which nothing is decided here."""
+        """From the next entry on, use these limits for servers about which nothing is decided here."""
         self.limits_at_first = parts
         for name, server in self.servers.items():
             if server.decider is None:
-                server.limit = server.level = parts.get(name, 0)
-        self.schedule()
+                server.limit = server.level = self._limit_at_first(name)
+
+    def _limit_at_first(self, name: str) -> int:
+        return self.limits_at_first.get(name, 0 if "@" in name else self.limit_of_unknown)
 
     def parts(self) -> dict[str, int]:
         """The slots of each server for a member outside the primary view: its part of a shared one, at least one."""
@@ -107,13 +109,16 @@ class ServerTable:
 
     # ---- members
 
-    def forget(self, member: ProcessId) -> None:
-        """Remove the waiting requests and the slots of a node."""
+    def forget(self, member: ProcessId) -> dict[int, SlotUse]:
+        """Remove the waiting requests and the slots of a node. Returns the slots by request."""
+        removed: dict[int, SlotUse] = {}
         for server in self.servers.values():
             for key in [key for key in server.uses if key[0] == member]:
+                removed[key[1]] = server.uses[key]
                 server.give_back(*key)
         for pool in self.pools.values():
             pool.forget(member)
+        return removed
 
     def reserve(self, gone: list[ProcessId], members: int) -> None:
         """Reserve the parts of members that left without notice: they may be at work outside the primary view."""
@@ -127,17 +132,20 @@ class ServerTable:
                     if one.is_shared and part:
                         server.reserved[pid] = part, until_ms
 
-    def end_reservations(self, returned: Iterable[ProcessId] = ()) -> None:
-        """End the reservations that are over, and those of members that have returned."""
+    def end_reservation(self, returned: ProcessId) -> None:
+        """A member has returned, and has told what it has in service."""
+        for server in self.servers.values():
+            server.reserved.pop(returned, None)
+
+    def end_reservations(self) -> None:
+        """End the reservations that are over."""
         now_ms = self._machine.time_ms
         for server in self.servers.values():
             if server.kept and now_ms >= server.open_ms + KEPT_MS:
                 server.kept = 0
             if server.reserved:
                 server.reserved = {
-                    pid: (slots, until_ms)
-                    for pid, (slots, until_ms) in server.reserved.items()
-                    if until_ms > now_ms and pid not in returned
+                    pid: (slots, until_ms) for pid, (slots, until_ms) in server.reserved.items() if until_ms > now_ms
                 }
 
     # ---- the policy

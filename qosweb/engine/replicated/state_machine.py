@@ -42,6 +42,7 @@ if TYPE_CHECKING:
 
     from cluster.names import ProcessId, View
     from qosweb.engine.replicated.entries import NodeBatch, NodeRestatement, PolicyText
+    from qosweb.engine.replicated.servers import SlotUse
 
 SHARES_EVERY_MS = 20  # interval of dividing the capacity, unless a class without a share begins to wait
 GENERATIONS_KEPT = 8  # policies whose class numbers may occur in entries in flight
@@ -159,8 +160,9 @@ class QosStateMachine:
             pipe.upstreams = upstreams
             self.servers.update()
             self.effect(UpstreamsReported(position, origin))
+        charged: dict[int, SlotUse] = {}
         if batch.restated is not None:
-            self._restate(origin, pipe, batch.restated, number_of)
+            charged = self._restate(origin, pipe, batch.restated, number_of)
         for number, class_number, cost in batch.started:
             if (origin, number) not in pipe.channels:
                 if number in pipe.waiting:
@@ -179,7 +181,7 @@ class QosStateMachine:
         for of_pool in batch.pools:
             pool = self.servers.pools.get(of_pool.servers)
             if pool is not None:
-                pool.apply(origin, of_pool, number_of)
+                pool.apply(origin, of_pool, number_of, charged)
 
     def _started_at_once(self, class_number: int, count: int, cost: int) -> tuple[int, int]:
         chosen = self.classes[class_number]
@@ -230,8 +232,12 @@ class QosStateMachine:
             self.scheduler.settle(channel, more)
             self.scheduler.take_tokens(channel.number, -(cost == entries.UNUSED), more, self.time_ms)
 
-    def _restate(self, origin: ProcessId, pipe: Pipe, restated: NodeRestatement, number_of: ClassNumbers) -> None:
-        self._forget(origin)
+    def _restate(
+        self, origin: ProcessId, pipe: Pipe, restated: NodeRestatement, number_of: ClassNumbers
+    ) -> dict[int, SlotUse]:
+        """Replace what is known of the requests of a node. Returns the slots that it had, by request."""
+        charged = self._forget(origin)
+        self.servers.end_reservation(origin)
         here = {number for number, *_ in (*restated.running, *restated.waiting)}
         for other in self.pipes.values():  # channels granted to these requests while their node was away
             for key in [key for key in other.channels if key[0] == origin and key[1] in here]:
@@ -241,6 +247,7 @@ class QosStateMachine:
         for number, class_number, cost in restated.running:
             self._hold(origin, pipe, number, number_of[class_number], cost)
         self._wait(origin, pipe, restated.waiting, number_of)
+        return charged
 
     # ---- members
 
@@ -251,7 +258,6 @@ class QosStateMachine:
         for gone in left:
             self._forget(gone)
         self.scheduler.places = {member: self.pipes.get(member) or Pipe() for member in view.members}
-        self.servers.end_reservations(view.members)
         self.servers.update()
         self.view = view
         self.binding_is_due = True
@@ -261,15 +267,18 @@ class QosStateMachine:
             self.effect(RestatementNeeded())
         self._schedule()
 
-    def _forget(self, member: ProcessId) -> None:
-        """Remove a node's waiting requests and its pipe's channels. Its channels at other nodes end there."""
+    def _forget(self, member: ProcessId) -> dict[int, SlotUse]:
+        """Remove a node's waiting requests, its pipe's channels, and its slots: these are returned, by request.
+
+        Its channels at other nodes end there.
+        """
         pipe = self.pipes[member]
         for number, class_number in pipe.waiting.items():
             self.classes[class_number].remove(member, number)
         pipe.waiting.clear()
         for owner, number in list(pipe.channels):
             pipe.give_back(owner, number)
-        self.servers.forget(member)
+        return self.servers.forget(member)
 
     # ---- the policy
 

@@ -228,8 +228,7 @@ def _part(host: Host, name: str) -> int:
     replicated = host.engine.replicated
     server = replicated.servers.servers.get(name)
     if server is None or not server.bound:
-        assert host.engine.solo is not None
-        return host.engine.solo.servers.servers[name].bound
+        return 1
     return max(1, server.bound // max(1, len(replicated.pipes)))
 
 

@@ -40,17 +40,18 @@ SLOT_MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "reservations never end", f"{_REPLICATED}.server_table",
-        "                    if until_ms > now_ms and pid not in returned",
-        "                    if pid not in returned",
+        "                    if until_ms > now_ms",
+        "                    if True",
         "the part of a node that left for ever is never used again",
         shown_by=1,
     ),
     Mutant(
-        "a returned node's part stays reserved", f"{_REPLICATED}.server_table",
-        "                    if until_ms > now_ms and pid not in returned",
-        "                    if until_ms > now_ms",
-        "slots are reserved for a member",
-        shown_by=1,
+        "a returned node's part is used before it tells what it has in service", f"{_REPLICATED}.state_machine",
+        "        self.servers.update()\n        self.view = view",
+        "        for member in view.members:\n            self.servers.end_reservation(member)\n"
+        "        self.servers.update()\n        self.view = view",
+        "slots of a member that returns are granted to others",
+        shown_by=50152,
     ),
     Mutant(
         "no part is reserved", f"{_REPLICATED}.server_table",

@@ -21,6 +21,7 @@ FAILED_ONCE = {
     1060: "a node that restarted with another policy started requests before it knew its part of a shared server",
     1295: "a slot that had just been taken outside the primary view was granted again when the node's part changed",
     1036: "a node that heard late that it had been left out subtracted what it had finished since then",
+    50152: "the part of a member that returned was used before it had told what it had in service",
     7: "a restarted node used all slots of a shared server in a minority",
 }
 HAVE_TO_OCCUR = (
