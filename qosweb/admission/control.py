@@ -100,7 +100,7 @@ class AdmissionControl:
             self.engine = Engine(ProcessId(name), policy, self, is_member=is_member, life=life)
             gate = EngineGate(
                 loop, self.engine, clock, self.meter, self.accounts, self.redirects, throttle=throttle,
-                is_application=is_application,
+                is_application=is_application, log_message=log_message,
             )  # fmt: skip
             self._gate = gate
             self.driver = gate.driver

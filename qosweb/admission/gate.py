@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
+from qosweb.admission.cost_measure import CostMeasure
 from qosweb.admission.engine_driver import EngineDriver
 from qosweb.admission.loop_turns import LoopTurns
 from qosweb.admission.outcomes import Denial, Hold, Permit, Wait
@@ -89,8 +90,13 @@ class OpenGate:
     def resize(self, permit: Permit, size: int) -> None:  # noqa: ARG002
         permit.meter_mark = self._meter.restart(self._clock.read())
 
-    def leave_server(self, permit: Permit, *, failed: bool = False, withdrawn: bool = False) -> None:
+    def leave_server(
+        self, permit: Permit, response_bytes: int = 0, *, failed: bool = False, withdrawn: bool = False
+    ) -> None:
         pass
+
+    def cost_header(self, permit: Permit) -> str | None:  # noqa: ARG002
+        return None
 
     def lend(self, permit: Permit, bytes_sent: int) -> None:
         """Nothing to do: there are no channels."""
@@ -123,6 +129,7 @@ class EngineGate(OpenGate):
         *,
         throttle: SendThrottle | None,
         is_application: bool = False,
+        log_message: Callable[[str], None] = lambda _text: None,
     ) -> None:
         """`throttle` limits the bytes that this process sends per second, if they are limited.
 
@@ -135,6 +142,7 @@ class EngineGate(OpenGate):
         self._accounts = accounts
         self._redirects = redirects
         self._throttle = throttle
+        self._costs = CostMeasure(log_message)
         self._turns = None if is_application else LoopTurns(loop)
         self._opens: list[bool] = []  # by class: whether a request may start on the fast path
         self._counted: dict[str, tuple[int, int]] = {}  # by class: requests and bytes that the engine knows of
@@ -285,18 +293,28 @@ class EngineGate(OpenGate):
             slot_since=now,
         )  # fmt: skip
 
-    def leave_server(self, permit: Permit, *, failed: bool = False, withdrawn: bool = False) -> None:
+    def leave_server(
+        self, permit: Permit, response_bytes: int = 0, *, failed: bool = False, withdrawn: bool = False
+    ) -> None:
         queue, request = permit.queue, permit.request
         assert queue is not None
         assert request is not None
         if request.phase is Phase.RUNNING:
             now, since = self._clock.read(), permit.slot_since
-            permit.slot_s = now - since
             queue.now_ms = self.driver.now_ms()
-            service_s = self._service_s(since, now)
-            used_us = max(1, int(permit.slot_s * SLOT))
-            queue.finish(request, used_us, failed=failed, withdrawn=withdrawn, service_s=service_s)
+            queue.finish(
+                request, max(1, int((now - since) * SLOT)), failed=failed, withdrawn=withdrawn,
+                service_s=self._service_s(since, now),
+                amount=self._costs.amount(
+                    permit.account.name, queue.terms_of(request), self.fixed_bytes + response_bytes, permit.stated_costs
+                ),
+            )  # fmt: skip
+            permit.work_s = request.cost / SLOT
             self.driver.poke()
+
+    def cost_header(self, permit: Permit) -> str | None:
+        queue, request = permit.queue, permit.request
+        return None if queue is None or request is None else queue.terms_of(request).cost_header
 
     def _service_s(self, since: float, now: float) -> float:
         return now - since if self._turns is None else self._turns.service_s(since, now)
@@ -380,7 +398,7 @@ class EngineGate(OpenGate):
         local_queue = self._engine.local_queue
         if permit.queue is not None:
             # If it has not left: the application is done with it, or it was not forwarded, or no longer.
-            self.leave_server(permit, withdrawn=self._turns is not None or not is_sample)
+            self.leave_server(permit, bytes_sent, withdrawn=self._turns is not None or not is_sample)
             local_queue.served(permit.account.number, 0, self.fixed_bytes + bytes_sent)  # the node has sent it
             self.on_size(permit.account, bytes_sent)
             super().settle(permit, bytes_sent, is_sample=False)

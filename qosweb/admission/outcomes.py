@@ -17,6 +17,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from qosweb.admission.class_accounts import ClassAccount
     from qosweb.engine.local.request_ids import RequestId
     from qosweb.engine.local.requests import Request
@@ -67,7 +69,8 @@ class Issuer(Protocol):
 
     def settle(self, permit: Permit, bytes_sent: int, *, is_sample: bool) -> None: ...
     def resize(self, permit: Permit, size: int) -> None: ...
-    def leave_server(self, permit: Permit, *, failed: bool, withdrawn: bool) -> None: ...
+    def leave_server(self, permit: Permit, response_bytes: int, *, failed: bool, withdrawn: bool) -> None: ...
+    def cost_header(self, permit: Permit) -> str | None: ...
     def lend(self, permit: Permit, bytes_sent: int) -> None: ...
     def reclaim(self, permit: Permit, bytes_left: int) -> bool: ...
 
@@ -87,8 +90,9 @@ class Permit:
         "resource",
         "rid",
         "server",
-        "slot_s",
         "slot_since",
+        "stated_costs",
+        "work_s",
     )
 
     def __init__(
@@ -116,7 +120,8 @@ class Permit:
         self.server = "" if queue is None or request is None else request.server.partition("@")[0]
         self.resource = "" if queue is None or request is None else request.server  # the same as the engine knows it
         self.slot_since = slot_since
-        self.slot_s = 0.0  # how long it has held the slot, once it has left the server
+        self.stated_costs: Sequence[str] | None = None  # values of the response header `cost_header`
+        self.work_s = 0.0  # what it cost, once it has left the server: the time for which it held its slot, or alike
         self.learns_size = learns_size  # the size was unknown at entry: the class's mean was charged
 
     def resize(self, size: int) -> None:
@@ -124,13 +129,18 @@ class Permit:
         if self._issuer is not None:
             self._issuer.resize(self, size)
 
-    def leave_server(self, *, failed: bool = False, withdrawn: bool = False) -> None:
+    @property
+    def cost_header(self) -> str | None:
+        """The response header that says the cost, if one does. Its values are to be set as `stated_costs`."""
+        return None if self._issuer is None or self.queue is None else self._issuer.cost_header(self)
+
+    def leave_server(self, response_bytes: int = 0, *, failed: bool = False, withdrawn: bool = False) -> None:
         """The upstream server is done with the request: its slot is free. Later calls do nothing.
 
         `failed`: it did not respond, or with an error. `withdrawn`: the client left before.
         """
         if self._issuer is not None and self.queue is not None:
-            self._issuer.leave_server(self, failed=failed, withdrawn=withdrawn)
+            self._issuer.leave_server(self, response_bytes, failed=failed, withdrawn=withdrawn)
 
     def lend(self, bytes_sent: int) -> None:
         """Release the channel, because the client does not read. `bytes_sent`: of the body, so far."""

@@ -52,6 +52,12 @@ class UpstreamHead(NamedTuple):
     wire_without_qos: bytes  # without the fields of another QoS server
     plain_len: int = -1  # of the body of a response that just passes, unless to HEAD; -1: it needs more than that
 
+    def values(self, name: str) -> list[str]:
+        """The values of a field that passes."""
+        wanted = name.lower().encode("latin-1")
+        fields = (line.partition(b":") for line in self.wire.split(b"\r\n")[1:])
+        return [value.strip(b" \t").decode("latin-1") for field, _, value in fields if field.lower() == wanted]
+
 
 class _Line(NamedTuple):
     """What a field line means. ``name`` is empty if the line just passes."""

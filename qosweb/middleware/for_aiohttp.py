@@ -17,6 +17,7 @@ from qosweb.middleware.doorkeeper import ERROR, ApplicationRequest, response_bod
 if TYPE_CHECKING:
     from aiohttp.typedefs import Handler, Middleware
 
+    from qosweb.admission import Permit
     from qosweb.middleware.doorkeeper import Doorkeeper
 
 
@@ -45,21 +46,28 @@ def _admission(door: Doorkeeper) -> Middleware:
         try:
             response = await handler(request)
             size, failed = _size_of(response), response.status >= ERROR
+            _note_cost(decided, response)
         except web.HTTPException as answer:
             size, failed = _size_of(answer), answer.status >= ERROR
+            _note_cost(decided, answer)
             answer.headers.update(headers)
             raise
         except asyncio.CancelledError:
             decided.leave_server(withdrawn=True)
             raise
         finally:
-            decided.leave_server(failed=failed)
+            decided.leave_server(size, failed=failed)
             decided.close(size)
         if not response.prepared:
             response.headers.update(headers)
         return response
 
     return admit
+
+
+def _note_cost(permit: Permit, response: web.StreamResponse) -> None:
+    if permit.cost_header is not None:
+        permit.stated_costs = response.headers.getall(permit.cost_header, [])
 
 
 def _size_of(response: web.StreamResponse) -> int:

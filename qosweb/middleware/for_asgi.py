@@ -50,6 +50,8 @@ class AsgiAdmission:
             nonlocal size, status
             if message["type"] == "http.response.start":
                 status = message["status"]
+                if permit.cost_header is not None:
+                    permit.stated_costs = _values(message, permit.cost_header)
                 message = {**message, "headers": [*message.get("headers", ()), *_encoded(permit)]}
             elif message["type"] == "http.response.body":
                 size += len(message.get("body", b""))
@@ -61,7 +63,7 @@ class AsgiAdmission:
             permit.leave_server(withdrawn=True)
             raise
         finally:
-            permit.leave_server(failed=not 0 < status < ERROR)
+            permit.leave_server(size, failed=not 0 < status < ERROR)
             permit.close(size)
 
     async def _live(self, scope: Message, receive: Receive, send: Send) -> None:
@@ -78,6 +80,11 @@ def _request(scope: Message) -> ApplicationRequest:
     fields = [(name.decode("latin-1"), value.decode("latin-1")) for name, value in scope["headers"]]
     client = scope.get("client")
     return ApplicationRequest(scope["method"], target.decode("latin-1"), fields, client[0] if client else "")
+
+
+def _values(message: Message, name: str) -> list[str]:
+    wanted = name.lower().encode("latin-1")
+    return [value.decode("latin-1") for field, value in message.get("headers", ()) if field.lower() == wanted]
 
 
 def _encoded(decided: Permit | Denial) -> list[tuple[bytes, bytes]]:

@@ -14,6 +14,7 @@ from qosweb.engine.local.tickets import Ticket, TicketOffice, TicketVerdict
 from qosweb.engine.replicated import entries, snapshot
 from qosweb.engine.replicated.buckets import Bucket
 from qosweb.engine.replicated.classes import NEVER_MS, Totals, Waiter
+from qosweb.engine.replicated.cost_scale import CostScale
 from qosweb.engine.replicated.entries import UNUSED, NodeBatch, NodeReport, NodeRestatement, PolicyText
 from qosweb.engine.replicated.flows import Flow
 from qosweb.engine.replicated.pipes import PipeChannel
@@ -58,6 +59,7 @@ BATCH = NodeBatch(
     pools=[POOL],
     limits=[("app", 12, 14, 3)],
 )
+AMOUNTS = NodeBatch(1, 0, pools=[PoolBatch(("app",), served=[(0, 2, 30_000, 1_500)], finished=[(7, 24_000, 1_000)])])
 CLASS = ClassSnapshot(
     "a", [(A, [(4, Waiter(9, 6_000, 69_500))])], 12, 13, 14, Flow(1, 2), Flow(3, 4), Totals(*range(6)), 18, 19
 )
@@ -90,7 +92,9 @@ STATE = EngineSnapshot(
             ServerSnapshot(12, 14, 3, A, 20, False, [(B, 5, SlotUse(1, 2, 3, 4, True))], [(B, 4, 80_000)], 69_995, 2),
         )
     ],
-    pools=[PoolSnapshot(("app",), [CLASS], 20, 21, 22, 23, 69_990, (500_000, 500_000))],
+    pools=[
+        PoolSnapshot(("app",), [CLASS], 20, 21, 22, 23, 69_990, (500_000, 500_000), [("requests", CostScale(7, 8, 9))])
+    ],
 )
 
 
@@ -121,6 +125,7 @@ def test_batches_and_snapshots(write_golden: bool) -> None:
     cases = {
         "batch.full": Case(BATCH, entries.encode, entries.decode),
         "batch.empty": Case(NodeBatch(1, 0), entries.encode, entries.decode),
+        "batch.amounts": Case(AMOUNTS, entries.encode, entries.decode),
         "snapshot.full": Case(STATE, snapshot.encode, snapshot.decode),
     }
     check(DATA / "entries_2.txt", cases, write=write_golden)

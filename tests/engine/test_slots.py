@@ -59,6 +59,7 @@ class Gateway:
         self.slot_time: Counter[str] = Counter()
         self.outcomes: Counter[tuple[str, str]] = Counter()
         self.waits: dict[str, list[float]] = {}
+        self.amounts: dict[str, int] = {}  # by class, what a request costs if that is not time
         self.places = 1_000_000  # requests that a server really works on at a time; the others queue inside it
         self.inside: deque[tuple[float, Callable[[], None]]] = deque()
         self.busy = 0
@@ -129,7 +130,8 @@ class Gateway:
             self.busy -= 1
             self.busy_s += seconds
             self.slot_time[name] += round((self.now - began) * 1e6)
-            self.engine.slot_queue(pool).finish(request, max(1, round((self.now - began) * 1e6)))
+            amount = self.amounts.get(name)
+            self.engine.slot_queue(pool).finish(request, max(1, round((self.now - began) * 1e6)), amount=amount)
             self.work()
 
         self.inside.append((seconds, end))
@@ -170,6 +172,66 @@ def test_shares_of_slot_time_hold_whatever_the_classes_ask_for(slots: int) -> No
     assert gateway.most["app"] <= slots
     assert sum(gateway.slot_time.values()) >= 0.85 * slots * 3e6
     assert max(max(waits) for waits in gateway.waits.values()) <= 1.01
+
+
+@pytest.mark.parametrize(
+    ("cost", "amounts", "of_a"),
+    [
+        ("time", {}, 6 / 100 / (6 / 100 + 4 / 10)),
+        ("requests", {"/a": 1000, "/b": 1000}, 0.6),
+        ("bytes", {"/a": 1000, "/b": 3000}, 6 / (6 + 4 / 3)),
+        ('response_header("X-Cost")', {"/a": 4000, "/b": 500}, 6 / 4 / (6 / 4 + 4 / 0.5)),
+    ],
+)
+def test_shares_are_measured_in_what_requests_cost(cost: str, amounts: dict[str, int], of_a: float) -> None:
+    """Requests of /a take 100 ms, those of /b 10 ms. `of_a`: the part of the requests that are of /a."""
+    gateway = Gateway(f"{SHARES}</a>.cost = {cost}\n</b>.cost = {cost}\n", report("app", 8))
+    gateway.amounts = amounts
+    gateway.load("/a", 200, lambda: 0.1, 6.0)
+    gateway.load("/b", 700, lambda: 0.01, 6.0)
+    gateway.run(2.0)
+    gateway.outcomes.clear()
+    gateway.run(6.0)
+    served = {name: gateway.outcomes[name, "served"] for name in ("/a", "/b")}
+    assert served["/a"] / sum(served.values()) == pytest.approx(of_a, rel=0.06)
+
+
+def test_a_class_with_another_measure_shares_slot_time_with_the_rest() -> None:
+    gateway = Gateway(SHARES + "</a>.cost = requests\n", report("app", 8))
+    gateway.amounts = {"/a": 1000}
+    gateway.load("/a", 200, lambda: 0.1, 6.0)
+    gateway.load("/b", 700, lambda: 0.01, 6.0)
+    gateway.run(2.0)
+    gateway.slot_time.clear()
+    gateway.run(6.0)
+    assert gateway.share("/a") == pytest.approx(60, abs=4)
+
+
+def test_a_request_without_an_amount_costs_the_mean_of_its_class() -> None:
+    gateway = Gateway(SHARES + "</a>.cost = requests\n", report("app", 8))
+    queue = gateway.engine.slot_queue(POOL)
+    for amount in (3000, None):
+        request = queue.start_at_once(0)
+        assert request is not None
+        gateway.turn()
+        gateway.now += 0.1
+        queue.finish(request, 100_000, amount=amount)
+        gateway.turn()
+    assert queue.pool.scales["requests"].amount == 6000
+
+
+def test_a_change_of_policy_forgets_what_was_measured_by_the_earlier_one() -> None:
+    gateway = Gateway(SHARES + "</a>.cost = requests\n", report("app", 8))
+    queue = gateway.engine.slot_queue(POOL)
+    request = queue.start_at_once(0)
+    assert request is not None
+    gateway.turn()
+    queue.finish(request, 100_000, amount=1000)
+    gateway.engine.change_policy(policy_of(SHARES + "</a>.cost = bytes\n"))
+    gateway.now += 1
+    gateway.turn()
+    assert queue.pool.policy.text.endswith("bytes\n")
+    assert queue.pool.scales == {}
 
 
 def test_without_contention_requests_start_at_once() -> None:

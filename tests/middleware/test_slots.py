@@ -44,12 +44,13 @@ class Application:
         self.door = door
         self.inside = self.inside_max = 0
         self.failing = False
+        self.costs: dict[str, str] = {}
         self._workers = asyncio.Semaphore(WORKERS)
         self.web = web.Application()
         self.web.add_routes([web.get("/{path:.*}", self._work)])
         guard(self.web, door)
 
-    async def _work(self, request: web.Request) -> web.Response:  # noqa: ARG002
+    async def _work(self, request: web.Request) -> web.Response:
         self.inside += 1
         self.inside_max = max(self.inside_max, self.inside)
         try:
@@ -59,7 +60,7 @@ class Application:
             self.inside -= 1
         if self.failing:
             raise web.HTTPInternalServerError
-        return web.Response(text="Hello, world!")
+        return web.Response(text="Hello, world!", headers={"X-Cost": self.costs.get(request.path, "1")})
 
 
 @pytest.fixture
@@ -119,6 +120,32 @@ def test_equal_classes_are_equal_and_always_available_ones_wait_at_most_one_serv
             assert found["/now"] > 0.9 * passed_s / (2 * WORK_S)
             assert slowest_s <= 2 * WORK_S + 0.01  # in service, after a wait of at most as long
             assert application.inside_max <= 2 * WORKERS
+
+    run(story, virtual)
+
+
+def test_a_header_of_the_application_says_the_cost(virtual: VirtualClock) -> None:
+    async def story() -> None:
+        spec = SPEC + "".join(f'<{path}>.cost = response_header("X-Cost")\n' for path in CLIENTS)
+        async with running(Doorkeeper(spec, slots=WORKERS)) as (application, session):
+            application.costs = {"/a": "2.5", "/b": "5", "/c": "10"}
+            served: Counter[str] = Counter()
+            stop = False
+
+            async def client(path: str) -> None:
+                while not stop:
+                    async with session.get(path) as reply:
+                        assert reply.status == 200
+                    served[path] += 1
+
+            clients = [asyncio.create_task(client(path)) for path in CLIENTS for _ in range(24)]
+            await asyncio.sleep(3)
+            served.clear()
+            await asyncio.sleep(10)
+            costs = [served[path] * float(application.costs[path]) for path in CLIENTS]
+            stop = True
+            await asyncio.gather(*clients)
+            assert max(costs) <= 1.05 * min(costs), costs
 
     run(story, virtual)
 

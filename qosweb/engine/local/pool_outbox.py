@@ -5,6 +5,7 @@ The counts of requests go to the accounts of the node, without costs: those are 
 
 from __future__ import annotations
 
+from operator import add
 from typing import TYPE_CHECKING
 
 from qosweb.engine.replicated.entries import LIST_MAX
@@ -29,11 +30,11 @@ class PoolOutbox:
     def __init__(self, node: BatchOutbox) -> None:
         self._node = node
         self._started: dict[int, Running] = {}
-        self._served: dict[int, list[int]] = {}  # class: requests, cost
+        self._served: dict[int, list[int]] = {}  # class: requests, cost, and amount if that is not time
         self._submitted: dict[int, tuple[int, int, int]] = {}
         self._denied: list[tuple[int, int]] = []
         self._cancelled: list[int] = []
-        self._finished: list[tuple[int, int]] = []
+        self._finished: list[tuple[int, ...]] = []
         self.samplers: dict[str, Sampler] = {}  # of service times, by server
 
     # ---- events
@@ -63,19 +64,21 @@ class PoolOutbox:
         self._cancelled.append(number)
         return True
 
-    def finished(self, number: int, cost: int) -> bool:
-        """Returns whether the other nodes have heard of the request. If not, its slot time is only added to a sum."""
+    def finished(self, number: int, cost: int, *amount: int) -> bool:
+        """Returns whether the other nodes have heard of the request. If not, its slot time is only added to a sum.
+
+        `amount`: what it cost, if the cost of its class is not time.
+        """
         started = self._started.pop(number, None)
         if started is None:
-            self._finished.append((number, cost))
+            self._finished.append((number, cost, *amount))
             return True
-        sums = self._served.get(started[1])
-        if sums is None:
-            self._served[started[1]] = [1, cost]
-        else:
-            sums[0] += 1
-            sums[1] += cost
+        self._add_served(started[1], 1, cost, *amount)
         return False
+
+    def _add_served(self, class_number: int, *more: int) -> None:
+        sums = self._served.get(class_number)
+        self._served[class_number] = [*more] if sums is None else list(map(add, sums, more))
 
     # ---- batches
 
@@ -105,7 +108,7 @@ class PoolOutbox:
         started = list(self._started.values())[:LIST_MAX]
         submitted = list(self._submitted.values())[:LIST_MAX]
         batch = PoolBatch(
-            servers, [], [(number, count, cost) for number, (count, cost) in self._served.items()], started, submitted,
+            servers, [], [(number, *sums) for number, sums in self._served.items()], started, submitted,
             self._denied[:LIST_MAX], self._cancelled[:LIST_MAX],
             self._finished[:LIST_MAX],
         )  # fmt: skip
@@ -119,11 +122,12 @@ class PoolOutbox:
         return batch
 
     def put_back(self, batch: PoolBatch, number_of: ClassNumbers) -> None:
-        """Take back the counts of a batch that was never delivered. A restatement covers the rest."""
-        for number, count, cost in batch.served:
-            sums = self._served.setdefault(number_of[number], [0, 0])
-            sums[0] += count
-            sums[1] += cost
+        """Take back the counts of a batch that was never delivered. A restatement covers the rest.
+
+        Amounts may have had the measures of an earlier policy.
+        """
+        for number, *sums in batch.served:
+            self._add_served(number_of[number], *sums[:2])
         self._denied += [(number_of[number], cost) for number, cost in batch.denied]
 
     def clear(self) -> None:
@@ -134,13 +138,12 @@ class PoolOutbox:
         self._finished.clear()
 
     def translate(self, numbers: Sequence[int]) -> None:
-        """Translate class numbers after a change of policy."""
+        """Translate class numbers after a change of policy. Amounts had the measures of the earlier policy."""
         self._denied = [(numbers[number], cost) for number, cost in self._denied]
         served, self._served = self._served, {}
-        for number, (requests, cost) in served.items():
-            sums = self._served.setdefault(numbers[number], [0, 0])
-            sums[0] += requests
-            sums[1] += cost
+        for number, sums in served.items():
+            self._add_served(numbers[number], *sums[:2])
+        self._finished = [one[:2] for one in self._finished]
         for number, (_, class_number, cost, server) in self._started.items():
             self._started[number] = (number, numbers[class_number], cost, server)
         for number, (_, class_number, cost) in self._submitted.items():

@@ -17,7 +17,8 @@ from qosweb.engine.laws.service_samples import Sampler
 from qosweb.engine.local.pool_outbox import PoolOutbox
 from qosweb.engine.local.request_queue import WAITING_MAX, RequestQueue, decide
 from qosweb.engine.local.requests import OVER, RUNNING, WAITING, Request, Start
-from qosweb.engine.replicated.server_pool import ServerPool
+from qosweb.engine.replicated.cost_scale import UNIT
+from qosweb.engine.replicated.server_pool import MEAN_OF, ServerPool
 from qosweb.engine.replicated.servers import SLOT
 from qosweb.engine.replicated.slot_scheduler import most_free
 
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from qosweb.engine.replicated.effects import SlotGranted
     from qosweb.engine.replicated.pool_batch import PoolBatch
     from qosweb.engine.replicated.servers import PoolKey
+    from qosweb.webqos.policy.terms import Terms
 
 
 class SlotQueue(RequestQueue):
@@ -41,6 +43,7 @@ class SlotQueue(RequestQueue):
         self._untold: dict[int, str] = {}  # the server of each running request that the pool does not know yet
         self._gone: dict[int, str] = {}  # the same of each finished request that still runs for the pool
         self._balance: Counter[str] = Counter()  # by server: how many are untold, less those that are gone
+        self._mean_amounts: dict[int, int] = {}  # by class, if its cost is not time
         self._turn = 0  # chooses among servers that are equally free
         self._ids = {name.partition("@")[0]: name for name in key}
         # What holds until an entry is applied, or a request begins or ends to wait:
@@ -72,6 +75,9 @@ class SlotQueue(RequestQueue):
     def is_open_to(self, class_number: int) -> bool:
         return not self.pool.scheduler.bound.slot_bounds_of[class_number] and super().is_open_to(class_number)
 
+    def terms_of(self, request: Request) -> Terms:
+        return self.pool.scheduler.bound.terms[request.class_number]
+
     def start_at_once(self, class_number: int) -> Request | None:
         """Start a request without consulting the queue, if that is allowed."""
         name = self._free_server() if self.is_open_to(class_number) else None
@@ -81,7 +87,8 @@ class SlotQueue(RequestQueue):
         """The same at this server, named without its node. This is the fast path: it asks what is remembered."""
         is_open = self._opens.get(class_number)
         if is_open is None:
-            is_open = self._opens[class_number] = self.is_open_to(class_number)
+            is_timed = not self.pool.scheduler.bound.measures[class_number]  # this path measures nothing else
+            is_open = self._opens[class_number] = is_timed and self.is_open_to(class_number)
         room = self._rooms.get(name)
         if room is None:
             room = self._rooms[name] = self._room(self._ids.get(name, ""))
@@ -164,11 +171,13 @@ class SlotQueue(RequestQueue):
         failed: bool = False,
         withdrawn: bool = False,
         service_s: float | None = None,
+        amount: int | None = None,
     ) -> None:
         """A running request has left its server after this slot time; 0: it was never sent there.
 
         `failed`: the server did not respond, or with an error. `withdrawn`: its client left. `service_s`: what the
-        server took, if that is known to be less than the slot time.
+        server took, if that is known to be less than the slot time. `amount`: what it cost by the measure of its class,
+        if that is not time; None: the mean of its class.
         """
         if request.phase is not RUNNING:
             return
@@ -186,12 +195,24 @@ class SlotQueue(RequestQueue):
         was_untold = self._untold.pop(number, None) is not None
         is_told = self.outbox.cancelled(number) if cost <= 0 else True
         if cost > 0:
-            is_told = self.outbox.finished(number, cost)
+            amounts = self._amounts(request.class_number, amount)
+            request.cost = self.pool.cost_us(request.class_number, cost, amounts)
+            is_told = self.outbox.finished(number, cost, *amounts)
         if is_told and not was_untold:
             self._gone[number] = request.server
 
+    def _amounts(self, class_number: int, amount: int | None) -> tuple[int, ...]:
+        if not self.pool.scheduler.bound.measures[class_number]:
+            return ()
+        mean = self._mean_amounts.get(class_number, UNIT if amount is None else amount)
+        if amount is None:
+            return (mean,)
+        self._mean_amounts[class_number] = mean + (amount - mean) // MEAN_OF
+        return (amount,)
+
     def policy_changed(self, numbers: list[int]) -> None:
         super().policy_changed(numbers)
+        self._mean_amounts.clear()
         for sampler in self.outbox.samplers.values():
             sampler.forget_classes()
         self.attach()
@@ -221,7 +242,7 @@ class SlotQueue(RequestQueue):
             if self._untold.pop(number, None) is None:  # finished since
                 self._gone[number] = name
             self._balance[name] -= 1
-        for number in (*(number for number, _ in batch.finished), *batch.cancelled):
+        for number in (*(one[0] for one in batch.finished), *batch.cancelled):
             gone = self._gone.pop(number, None)
             if gone is not None:
                 self._balance[gone] += 1

@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from qosweb.engine.replicated.buckets import BucketRule
+from qosweb.engine.replicated.cost_scale import measure_of
 from qosweb.webqos.model.conditions import is_of_client
 from qosweb.webqos.model.model import Bytes, Requests, Share
 from qosweb.webqos.policy.binding import bind
@@ -34,8 +35,8 @@ class BoundPolicy:
     `in_force` maps the numbers of the constraints in force to the classes that they bound.
     """
 
-    __slots__ = ("_division", "_guaranteed", "_rates", "always", "buckets_of", "in_force", "rules", "slot_bounds_of",
-                 "slot_buckets_of", "terms")  # fmt: skip
+    __slots__ = ("_division", "_guaranteed", "_rates", "always", "buckets_of", "in_force", "measures", "rules",
+                 "slot_bounds_of", "slot_buckets_of", "terms")  # fmt: skip
 
     def __init__(self, model: Model, coverage: Coverage, environment: Environment) -> None:
         count = len(model.classes)
@@ -43,6 +44,7 @@ class BoundPolicy:
         self.in_force = {one.number: tuple(sorted({*one.lower, *one.upper})) for one in binding.in_force}
         self.terms: list[Terms] = [terms_of(model, coverage, binding, number, or_first=True) for number in range(count)]
         self.always = [terms.always for terms in self.terms]
+        self.measures = [measure_of(terms) for terms in self.terms]  # of costs in pools of servers; empty: slot time
         self._rates = [_channel_bps(terms) for terms in self.terms]
         self._division = Division(model, coverage, binding, ShareBasis.of(environment))
         self._guaranteed: tuple[int, ...] | None = None

@@ -2,7 +2,8 @@
 
 The rules on shares hold in each pool for itself: a class has a demand, a share and a virtual time in each. The service
 time of a request is unknown at its start: it is charged with the mean of recent requests of its class in the pool, and
-with its real slot time at its end. A request starts at its owner, wherever the server is; there are no redirects.
+at its end with its real slot time, or with the slot time that corresponds to its cost if its class has another measure
+(`cost_scale`). A request starts at its owner, wherever the server is; there are no redirects.
 Neighbours: `state_machine` applies the entries to the pools.  Below: `slot_scheduler`, `servers`.
 """
 
@@ -11,13 +12,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from qosweb.engine.replicated.classes import ClassState, Waiter
+from qosweb.engine.replicated.cost_scale import AMOUNT_MAX, CostScale
 from qosweb.engine.replicated.demand import demand_ppm
 from qosweb.engine.replicated.effects import Sampled, SlotGranted
 from qosweb.engine.replicated.servers import SLOT, Server, SlotUse
 from qosweb.engine.replicated.slot_scheduler import SlotScheduler
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from cluster.names import ProcessId
     from qosweb.engine.replicated.classes import ClassNumbers
@@ -44,6 +46,7 @@ class ServerPool:
         self.servers: dict[str, Server] = {}  # all; the scheduler uses those that are not out
         self.waiting: dict[tuple[ProcessId, int], int] = {}  # the class of each waiting request
         self.seq = 0
+        self.scales: dict[str, CostScale] = {}  # by measure
         self.shares_at_ms = -1
         self.bind()
 
@@ -90,13 +93,22 @@ class ServerPool:
     # ---- entries
 
     def apply(
-        self, origin: ProcessId, batch: PoolBatch, number_of: ClassNumbers, charged: Mapping[int, SlotUse]
+        self,
+        origin: ProcessId,
+        batch: PoolBatch,
+        number_of: ClassNumbers,
+        charged: Mapping[int, SlotUse],
+        *,
+        is_current: bool,
     ) -> None:
-        """`charged`: the slots that the node had before this restatement, by request."""
+        """`charged`: the slots that the node had before this restatement, by request.
+
+        `is_current`: the node knew the policy in force, and so its measures of costs.
+        """
         for number, class_then, cost, name in batch.running:
             self._hold(origin, number, charged.get(number) or self._charge(number_of[class_then], cost), name)
-        for class_number, count, cost in batch.served:
-            self._served(number_of[class_number], count, cost)
+        for class_number, count, cost, *amount in batch.served:
+            self._served(number_of[class_number], count, cost, amount if is_current else ())
         for number, class_number, cost, name in batch.started:
             self._start_at_once(origin, number, number_of[class_number], cost, name)
         for number, class_number, cost in batch.submitted:
@@ -105,8 +117,8 @@ class ServerPool:
             self.classes[number_of[class_number]].came.now += cost
         for number in batch.cancelled:
             self._cancel(origin, number)
-        for number, cost in batch.finished:
-            self._finish(origin, number, cost)
+        for number, cost, *amount in batch.finished:
+            self._finish(origin, number, cost, amount if is_current else ())
         for name, rows in batch.samples:
             if name in self.key and self.machine.servers.decider_of(name) == self.machine.me:
                 for row in rows:
@@ -130,10 +142,11 @@ class ServerPool:
         weight, era = self.scheduler.charge(class_number, cost)
         return SlotUse(class_number, cost, weight, era, self.scheduler.bound.always[class_number])
 
-    def _served(self, class_number: int, count: int, cost: int) -> None:
+    def _served(self, class_number: int, count: int, cost: int, amount: Sequence[int]) -> None:
         """Requests that started at once and are over."""
         if count < 1:
             return
+        cost = self._settled_cost(class_number, count, cost, amount)
         chosen = self.classes[class_number]
         chosen.came.now += cost
         chosen.got.now += cost
@@ -169,14 +182,27 @@ class ServerPool:
             self._settle(use, -use.cost)
             self.scheduler.take_tokens(use.number, -1, 0, self.time_ms)
 
-    def _finish(self, owner: ProcessId, number: int, cost: int) -> None:
+    def _finish(self, owner: ProcessId, number: int, cost: int, amount: Sequence[int]) -> None:
         use = self._release(owner, number)
         if use is None:
             return
-        cost = min(max(1, cost), COST_MAX)
+        cost = self._settled_cost(use.number, 1, min(max(1, cost), COST_MAX), amount)
         chosen = self.classes[use.number]
         chosen.mean_cost += (cost - chosen.mean_cost) // MEAN_OF if chosen.mean_cost else cost
         self._settle(use, cost - use.cost)
+
+    def _settled_cost(self, class_number: int, count: int, used_us: int, amount: Sequence[int]) -> int:
+        """The cost of requests that are over, by the measure of their class."""
+        measure = self.scheduler.bound.measures[class_number]
+        if measure and amount:
+            scale = self.scales.setdefault(measure, CostScale())
+            scale.add(count, used_us, min(max(0, amount[0]), count * AMOUNT_MAX))
+        return min(self.cost_us(class_number, used_us, amount), count * COST_MAX)
+
+    def cost_us(self, class_number: int, used_us: int, amount: Sequence[int]) -> int:
+        """What requests cost that took this slot time, and this amount if the measure of their class is not time."""
+        scale = self.scales.get(self.scheduler.bound.measures[class_number])
+        return used_us if scale is None or not amount else scale.slot_us(amount[0])
 
     def _settle(self, use: SlotUse, more: int) -> None:
         self.classes[use.number].got.now += more
@@ -225,6 +251,7 @@ class ServerPool:
         self.waiting = {key: numbers[old] for key, old in self.waiting.items()}
         self.scheduler.classes_changed(classes)
         self.scheduler.forget()
+        self.scales = {}
 
     # ---- time and shares
 

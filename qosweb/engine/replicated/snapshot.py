@@ -12,6 +12,7 @@ from cluster.names import ProcessId, View
 from qosweb.engine.replicated.buckets import Bucket
 from qosweb.engine.replicated.classes import NEVER_MS, ClassState, Totals, Waiter
 from qosweb.engine.replicated.compiled_policy import CompiledPolicy
+from qosweb.engine.replicated.cost_scale import CostScale
 from qosweb.engine.replicated.entries import with_format, without_format
 from qosweb.engine.replicated.flows import Flow
 from qosweb.engine.replicated.pipes import Pipe, PipeChannel
@@ -69,6 +70,7 @@ class PoolSnapshot(msgspec.Struct, array_like=True):
     seq: int
     shares_at_ms: int
     shares: tuple[int, ...]
+    scales: list[tuple[str, CostScale]] = []
 
 
 class EngineSnapshot(msgspec.Struct, array_like=True):
@@ -247,7 +249,7 @@ def _save_pool(pool: ServerPool) -> PoolSnapshot:
     scheduler = pool.scheduler
     return PoolSnapshot(
         pool.key, [_save_class(one) for one in pool.classes], scheduler.virtual, scheduler.spare, scheduler.era,
-        pool.seq, pool.shares_at_ms, scheduler.shares,
+        pool.seq, pool.shares_at_ms, scheduler.shares, sorted(pool.scales.items()),
     )  # fmt: skip
 
 
@@ -261,5 +263,6 @@ def _load_pool(machine: QosStateMachine, saved: PoolSnapshot) -> ServerPool:
     pool.use({name: servers[name] for name in saved.key if name in servers})
     scheduler.virtual, scheduler.spare, scheduler.era = saved.virtual, saved.spare, saved.era
     pool.seq, pool.shares_at_ms = saved.seq, saved.shares_at_ms
+    pool.scales = dict(saved.scales)
     scheduler.set_shares(saved.shares)
     return pool

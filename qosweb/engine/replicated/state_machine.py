@@ -181,7 +181,8 @@ class QosStateMachine:
         for of_pool in batch.pools:
             pool = self.servers.pools.get(of_pool.servers)
             if pool is not None:
-                pool.apply(origin, of_pool, number_of, charged)
+                is_current = batch.generation == self.generation
+                pool.apply(origin, of_pool, number_of, charged, is_current=is_current)
 
     def _started_at_once(self, class_number: int, count: int, cost: int) -> tuple[int, int]:
         chosen = self.classes[class_number]

@@ -93,9 +93,21 @@ SLOT_MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "requests are charged, not slot time", f"{_REPLICATED}.server_pool",
-        "        cost = min(max(1, cost), COST_MAX)",
+        "        cost = self._settled_cost(use.number, 1, min(max(1, cost), COST_MAX), amount)",
         "        cost = MEAN_US",
         "every request costs the same, whatever slot time it takes",
+    ),
+    Mutant(
+        "other costs than time are ignored", f"{_REPLICATED}.server_pool",
+        "        return used_us if scale is None or not amount else scale.slot_us(amount[0])",
+        "        return used_us",
+        "shares are measured in slot time whatever the policy says",
+    ),
+    Mutant(
+        "restated requests are not charged", f"{_REPLICATED}.server_pool",
+        "charged.get(number) or self._charge(number_of[class_then], cost), name)",
+        "charged.get(number) or SlotUse(number_of[class_then], cost, 0, -1, False), name)",
+        "what a node has in service when it returns costs its class nothing",
     ),
     Mutant(
         "slots that nodes may have taken are granted", f"{_REPLICATED}.servers",
@@ -130,8 +142,19 @@ SLOT_MUTANTS: tuple[Mutant, ...] = (
         "parts are unknown after a restart", "qosweb.engine.engine",
         "            solo.servers.take_parts(parts)",
         "            pass",
-        "a node that restarts in a minority uses all slots of a shared server",
-        shown_by=1,
+        "a node outside the primary view uses a part of earlier times",
+    ),
+    Mutant(
+        "a newcomer uses all slots", "qosweb.engine.engine",
+        "        self.solo.servers.limit_of_unknown = int(self._is_member)",
+        "        self.solo.servers.limit_of_unknown = 0",
+        "a member that knows nothing of a shared server uses it as if it were alone",
+    ),
+    Mutant(
+        "decisions of a refused batch are lost", "qosweb.engine.engine",
+        "                    self._limits.setdefault(decision[0], decision)",
+        "                    pass",
+        "the limit of a server stays as it was",
     ),
     Mutant(
         "running requests are not restated", "qosweb.engine.local.slot_queue",

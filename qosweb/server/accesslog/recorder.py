@@ -300,7 +300,7 @@ class AccessRecorder:
             first_byte_s=None if exchange.first_byte_at is None else exchange.first_byte_at - exchange.started,
             request_id=exchange.request_id,
             resource=exchange.pool if exchange.slot is None else exchange.slot.resource,
-            work_s=0.0 if exchange.slot is None else exchange.slot.slot_s,
+            work_s=0.0 if exchange.slot is None else exchange.slot.work_s,
         )
         self._write(entry, account)
 

@@ -73,6 +73,7 @@ class RelayAttempts:
         "is_complete",
         "is_stream",
         "place",
+        "received",
         "sent",
         "status",
         "wants_upgrade",
@@ -91,6 +92,7 @@ class RelayAttempts:
         self.body: RequestBody | None = exchange.request_body
         self.status = 499  # no response yet
         self.sent = 0  # bytes of the body
+        self.received = 0  # the same from the server
         self.is_complete = False
         self.has_place = False  # at the server, see `UpstreamServer`
         self.is_stream = False  # a long stream, in a pool of its own
@@ -267,7 +269,7 @@ class RelayAttempts:
 
     def _close(self, *, reusable: bool) -> None:
         self._over = True
-        self.exchange.leave_server(self.status if self.is_complete else 0)
+        self.exchange.leave_server(self.status if self.is_complete else 0, self.received)
         self._stop_output()
         self._release(reusable=reusable)
 

@@ -107,7 +107,7 @@ class Relay(RelayAttempts):
     def take_over_response(self, status: int, sent: int, held: bytes) -> None:
         """Its response has begun: ``sent`` bytes of the body are written; ``held``: the head, if it is not."""
         self.status = status
-        self.sent = sent
+        self.sent = self.received = sent
         self._held = held
         self._active_at = self._context.services.clock.read()
 
@@ -274,6 +274,7 @@ class Relay(RelayAttempts):
         self.status = head.status
         exchange.first_byte_at = now = context.services.clock.read()
         exchange.upstream_s = now - self._asked_at
+        exchange.note_cost(head)
         if self._server is not None:
             self._server.on_response(self._active_at, head.status)
         self._held = b"".join(
@@ -293,11 +294,12 @@ class Relay(RelayAttempts):
     def on_body(self, part: bytes, *, ends: bool) -> None:
         """A part of the response body, after which it ends or not."""
         self._active_at = self._context.services.clock.read()
+        self.received += len(part)
         head, self._held = self._held, b""
         if self._output is not None:
             self._output.put(head, part, ends=ends)
             if ends:
-                self.exchange.leave_server(self.status)
+                self.exchange.leave_server(self.status, self.received)
                 self._release(reusable=True)
             elif self._output.is_full and self._upstream is not None:
                 self._upstream.pause_reading()

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from qosweb.http.hops import OutgoingFields
     from qosweb.http.request_heads import RequestHead
     from qosweb.http.targets import RequestTarget
+    from qosweb.http.upstream_heads import UpstreamHead
     from qosweb.server.files.page_store import Failure
     from qosweb.server.files.pages import Page, Resource
     from qosweb.server.proxy.request_body import RequestBody
@@ -88,10 +89,19 @@ class Exchange:
 
     # ---- RequestFacts
 
-    def leave_server(self, status: int) -> None:
-        """The upstream server is done: its slot is free while the client reads. `status` 0: there was no response."""
+    def leave_server(self, status: int, size: int) -> None:
+        """The upstream server is done: its slot is free while the client reads. `status` 0: there was no response.
+
+        `size`: bytes of the response body.
+        """
         if self.permit is not None:
-            self.permit.leave_server(failed=not 0 < status < 500)
+            self.permit.leave_server(size, failed=not 0 < status < 500)
+
+    def note_cost(self, head: UpstreamHead) -> None:
+        """A response of the upstream server has begun. It may say what the request costs."""
+        permit = self.permit
+        if permit is not None and (name := permit.cost_header) is not None:
+            permit.stated_costs = head.values(name)
 
     def withdraw(self) -> None:
         """The client left while the upstream server worked on its request."""

@@ -21,6 +21,7 @@ pytestmark = pytest.mark.timing
 
 SLOTS = 4
 SERVICE_S = 0.05
+COSTS = {"/a": b"3", "/b": b"1"}
 ANSWER = b"HTTP/1.1 200 OK\r\nContent-Length: 13\r\n\r\nHello, world!"
 POLICY = """\
 set lifetime = 10s
@@ -142,3 +143,40 @@ def test_a_client_over_its_share_of_the_slots_is_told_so(tmp_path: Path) -> None
             clients.stop()
     assert set(counts) == {"/a 200", "/a 429"}
     assert denied.headers["qos-decision"] == "denied; reason=client_share"
+
+
+def test_shares_are_measured_in_what_the_responses_say(tmp_path: Path) -> None:
+    """Each request for /a costs 3 and each one for /b costs 1, so /b gets twice as many for 40 % of the costs."""
+    counts, spec = Counter[str](), tmp_path / "rules.webqos"
+    spec.write_text(POLICY + "".join(f'<{page}>.cost = response_header("X-Cost")\n' for page in COSTS))
+
+    def answer(talk: Talk) -> None:
+        time.sleep(SERVICE_S)
+        talk.send(ANSWER.replace(b"Content", b"x-cost: " + COSTS.get(talk.path, b"much") + b"\r\nContent", 1))
+
+    with MisbehavingServer(answer) as server:
+        config = tmp_path / "qosweb.toml"
+        config.write_text(f"[[upstream]]\nurl = '{server.url}'\nslots = {SLOTS}\n")
+        with RunningNode(None, tmp_path, "--config", str(config), "--spec", str(spec)) as node:
+            clients = [Closed(node, "/a", 12, counts), Closed(node, "/b", 24, counts)]
+            wait_for(lambda: sum(counts.values()) > 80 or None, "answers", timeout_s=60)
+            first = len(node.log_lines())
+            counts.clear()
+            wait_for(lambda: sum(counts.values()) > 400 or None, "more answers", timeout_s=120)
+            found = dict(counts)
+            lines = [one for one in node.log_lines()[first:] if one.get("decision") == "served"]
+            with node.connect() as connection:
+                for _ in range(3):
+                    assert connection.get("/b?").status == 200
+            for one in clients:
+                one.stop()
+            wait_for(lambda: [one for one in node.stderr if "x-cost" in one] or None, "a message about the bad costs")
+            messages = [one for one in node.stderr if "x-cost" in one]
+    assert found.keys() == {"/a 200", "/b 200"}
+    assert 3 * found["/a 200"] / (3 * found["/a 200"] + found["/b 200"]) == pytest.approx(0.6, abs=0.04)
+    work = Counter[str]()
+    for line in lines:
+        work[line["class"]] += line["work"]
+    assert work["/a"] / work.total() == pytest.approx(0.6, abs=0.04)  # which the analysis judges
+    assert len(messages) == 1
+    assert "class /b" in messages[0]
