@@ -26,8 +26,8 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "restatement does not replace old state", "qosweb.engine.replicated.state_machine",
-        "        self._forget(origin)\n        here",
-        "        here",
+        "        charged = self._forget(origin)\n        self.servers.end_reservation(origin)\n        here",
+        "        charged = {}\n        here",
         "what a node had before it was away stays beside its restatement",
     ),
     Mutant(

@@ -40,8 +40,8 @@ SLOT_MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "reservations never end", f"{_REPLICATED}.server_table",
-        "                    if until_ms > now_ms",
-        "                    if True",
+        "in server.reserved.items() if until_ms > now_ms",
+        "in server.reserved.items()",
         "the part of a node that left for ever is never used again",
         shown_by=1,
     ),
@@ -75,7 +75,7 @@ SLOT_MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "finished requests keep their slot", f"{_REPLICATED}.server_pool",
-        "            self._finish(origin, number, cost)",
+        "            self._finish(origin, number, cost, amount if is_current else ())",
         "            pass",
         "a slot is never released",
     ),
