@@ -2,7 +2,7 @@
 
 Paper: Freier and Marzullo, TR 90-1141, fig. 3 and section 3.3. `next_out` is nextOut; nextIn is `Knowledge.next`.
 Departs: a process that misses packets of an accepted message asks the producer, then all members in turn, and joins
-again only if none of them has the packets. A member therefore keeps its last KEPT messages to repair others. A
+again only if none of them has the packets. A member therefore keeps its last KEPT messages (`repairs`). A
 member that has all packets of a message tells the coordinator (`Complete`), and tells the producer now and then how
 many it has (`ProgressReport`). A message that changes the membership has no packets and is complete at once. Before
 a NAK a consumer waits for half a heartbeat, in which reordered packets arrive, plus up to `dally` heartbeats (section
@@ -60,7 +60,7 @@ class Incoming:
 
     def __init__(self, producer: ProcessId, parameters: Parameters, now: float) -> None:
         self.producer = producer
-        self.parameters = parameters  # of the producer
+        self.parameters = parameters  # of who sends it now: the producer, or a member that repairs
         self.meter = ReceptionMeter(now)
         self.gaps = Gaps()
         self.heard_at = -inf  # when a packet of it arrived
@@ -169,22 +169,6 @@ class Consumer:
             message.nak_at = self._context.now
             message.rounds.expire(message.nak_at)
 
-    def on_nak(self, sender: ProcessId, nak: Nak) -> bool:
-        """Repairs a message that this process has complete. Returns whether it has."""
-        packets = self._complete_packets(nak.number)
-        if packets is None:
-            return False
-        context = self._context
-        header = context.knowledge.short_header(context.flow.parameters)
-        context.send(sender, EmptyPacket(self._header(), nak.number, packets, True))  # first: it names this process
-        room = context.flow.window
-        for first, end in nak.ranges[:NAK_RANGES_MAX]:
-            for packet in range(first, min(end, packets, first + room)):
-                payload = context.spool.read(nak.number, packet)
-                context.send(sender, DataPacket(header, nak.number, packet, packet == packets - 1, payload))
-                room -= 1
-        return True
-
     def on_status(self) -> None:
         """Statuses of messages have become known: delivers and skips what is decided."""
         if self.is_member:
@@ -214,6 +198,13 @@ class Consumer:
         first = min((min(one.nak_at, one.rounds.due_at, one.told_at, one.report_at) for one in incoming), default=inf)
         return min(first, self.ready_at)
 
+    def complete_packets(self, number: int) -> int | None:
+        """The number of packets of a message if this process has all of them, else None."""
+        message = self.incoming.get(number)
+        if message is not None and message.gaps.is_complete:
+            return message.gaps.seen
+        return self.kept.get(number)
+
     def join_again(self, reason: str) -> None:
         """This process has missed something for good. It keeps complete messages, since it may have told so."""
         self._context.outbox.append(MissedMessages(reason))
@@ -242,7 +233,7 @@ class Consumer:
         if message is None:
             producer = slot.producer if slot is not None else sender
             message = self.incoming[number] = Incoming(producer, parameters, self._context.now)
-        elif message.parameters is not parameters and message.producer == sender:
+        else:
             message.parameters = parameters
         return message
 
@@ -394,12 +385,6 @@ class Consumer:
         if not able or message.asked > UNANSWERED_MAX + 4 * len(members):
             return None
         return able[message.asked % len(able)]
-
-    def _complete_packets(self, number: int) -> int | None:
-        message = self.incoming.get(number)
-        if message is not None and message.gaps.is_complete:
-            return message.gaps.seen
-        return self.kept.get(number)
 
     def _ask_to_join(self) -> None:
         context = self._context

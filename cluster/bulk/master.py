@@ -90,8 +90,8 @@ class MemberRecord(msgspec.Struct, frozen=True, array_like=True):
 class Master:
     """State of the master, equal at every replica at the same position of the order.
 
-    Invariants: `recent` has at most T_MAX slots, newest first; the oldest of T_MAX slots is decided before another is
-    added; a slot changes from pending to accepted or rejected, once.
+    Invariants: `recent` has at most T_MAX slots, newest first; the oldest of T_MAX slots is decided; a slot changes
+    from pending to accepted or rejected, once.
     """
 
     __slots__ = ("coordinator", "granted", "joined", "next", "primary", "recent", "session", "streak", "t_cur",
@@ -165,7 +165,9 @@ class Master:
         return [(number, slot.producer) for number, slot in reversed(slots) if slot.status is Status.PENDING]
 
     def _has_room(self) -> bool:
-        return len(self.recent) < T_MAX or self.recent[-1].status is not Status.PENDING
+        """Fig. 1: status(t - 1) is not pending. So a decision is in the headers at least until the next grant."""
+        at = T_MAX - 2
+        return len(self.recent) <= at or self.recent[at].status is not Status.PENDING
 
     def _holders(self, member: ProcessId) -> list[ProcessId]:
         """The members that have the state, without `member` and its earlier incarnations."""

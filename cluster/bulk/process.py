@@ -27,6 +27,7 @@ from cluster.bulk.packets import (
     TokenRequest,
 )
 from cluster.bulk.producer import Producer, deny
+from cluster.bulk.repairs import Repairs
 
 if TYPE_CHECKING:
     from cluster.bulk.effects import Effect, MessageSource, Spool
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
 class BulkProcess:
     """One member of the web."""
 
-    __slots__ = ("consumer", "context", "coordinator", "producer")
+    __slots__ = ("consumer", "context", "coordinator", "producer", "repairs")
 
     def __init__(
         self,
@@ -57,6 +58,7 @@ class BulkProcess:
         self.context = BulkContext(me, chance, master, Knowledge(master.session), flow, spool)
         self.producer = Producer(self.context, start)
         self.consumer = Consumer(self.context, start + 1, with_state=with_state)
+        self.repairs = Repairs(self.context, self.consumer.complete_packets)
         self.coordinator = Coordinator(self.context)
 
     # ---- inputs
@@ -65,6 +67,7 @@ class BulkProcess:
         self.context.now = now
         self.consumer.tick()
         self.producer.tick(is_member=self.consumer.is_member)
+        self.repairs.tick()
         if self.coordinator.is_active:
             self.coordinator.tick()
 
@@ -115,7 +118,7 @@ class BulkProcess:
                 self.consumer.on_empty(sender, packet)
                 self.coordinator.on_producer(packet.number)
             case Nak():
-                if not self.producer.on_nak(sender, packet) and not self.consumer.on_nak(sender, packet):
+                if not self.producer.on_nak(sender, packet) and not self.repairs.on_nak(sender, packet):
                     deny(self.context, sender, packet)
             case NakDeny():
                 self.consumer.on_deny(sender, packet)
@@ -147,5 +150,5 @@ class BulkProcess:
         return outbox
 
     def next_deadline(self) -> float:
-        deadline = min(self.consumer.next_deadline(), self.producer.next_deadline())
+        deadline = min(self.consumer.next_deadline(), self.producer.next_deadline(), self.repairs.next_deadline())
         return min(deadline, self.coordinator.next_deadline()) if self.coordinator.is_active else deadline

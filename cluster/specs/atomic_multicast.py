@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cluster.bulk.packets import Status
+from cluster.bulk.packets import T_MAX, Status
 from cluster.specs.spec import Violation
 
 if TYPE_CHECKING:
@@ -61,6 +61,8 @@ class AtomicMulticastSpec:
                 not master.pending(), "section 5.2: a new coordinator rejects what is pending", self.coordinator
             )
         self._members_and_tokens(master)
+        is_pending = len(master.recent) == T_MAX and master.recent[-1].status is Status.PENDING
+        self.require(not is_pending, "section 3.2: the earliest of the t messages is accepted or rejected", master.next)
         for at, slot in enumerate(master.recent):
             number = master.next - 1 - at
             holder = self.holders.setdefault(number, slot.producer)

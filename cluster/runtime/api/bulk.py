@@ -266,7 +266,7 @@ class Bulk:
     @property
     def repeated(self) -> int:
         """Packets that this member sent again."""
-        return self._process.producer.repeated
+        return self._process.producer.repeated + self._process.repairs.sent
 
     @property
     def backlog(self) -> int:

@@ -79,11 +79,10 @@ async def send(options: Options, arguments: argparse.Namespace) -> int:
             rates = {"min_rate": arguments.min_rate * 1e6 / 8, "max_rate": arguments.max_rate * 1e6 / 8}
             outcome, progress = await _send_until_decided(bulk, path, rates)
             seconds = time.monotonic() - start
-            done = sum(received >= progress.size for received in progress.receivers.values())
             print(
-                f"{path.name}: {outcome.value}, {done} of {len(progress.receivers)} receivers have it, "
-                f"{size} bytes in {seconds:.2f} s, {_rate(size, seconds)}, {bulk.sent_bytes} bytes in datagrams, "
-                f"{bulk.repeated} packets sent again, {bulk.naks_received} NAKs",
+                f"{path.name}: {fate(outcome, progress)}, {size} bytes in {seconds:.2f} s, {_rate(size, seconds)}, "
+                f"{bulk.sent_bytes} bytes in datagrams, {bulk.repeated} packets sent again, "
+                f"{bulk.naks_received} NAKs",
                 flush=True,
             )
             await bulk.leave()
@@ -94,6 +93,14 @@ def _size(path: Path) -> int:
     if not path.is_file():
         raise ValueError(f"{path} is not a file")
     return path.stat().st_size
+
+
+def fate(outcome: Outcome, progress: SendProgress) -> str:
+    """What became of a file, for the user."""
+    if outcome is Outcome.REJECTED and not progress.receivers:
+        return "rejected, no receiver got anything (do all members have the same --multicast?)"
+    done = sum(received >= progress.size for received in progress.receivers.values())
+    return f"{outcome.value}, {done} of {len(progress.receivers)} receivers have it"
 
 
 def _rate(size: int, seconds: float) -> str:

@@ -7,6 +7,7 @@ from cluster.sim.mutation import Mutant
 MASTER, COORDINATOR = "cluster.bulk.master", "cluster.bulk.coordinator"
 PRODUCER, CONSUMER = "cluster.bulk.producer", "cluster.bulk.consumer"
 KNOWLEDGE, GAPS, ROUNDS = "cluster.bulk.knowledge", "cluster.bulk.gaps", "cluster.bulk.nak_rounds"
+REPAIRS = "cluster.bulk.repairs"
 
 BULK_MUTANTS: tuple[Mutant, ...] = (
     # ---- the master
@@ -24,6 +25,13 @@ BULK_MUTANTS: tuple[Mutant, ...] = (
         "        is_new = request >= self.granted.get(producer, (0, 0))[0]",
         "one message gets two numbers, one of which nobody uses",
         shown_by=32,
+    ),
+    Mutant(
+        "a decision is not announced to those that missed its first packet", MASTER,
+        "        at = T_MAX - 2\n",
+        "        at = T_MAX - 1\n",
+        "a producer that missed one packet does not learn what became of its message",
+        shown_by=0,
     ),
     Mutant(
         "the state comes from a process that has none", MASTER,
@@ -196,13 +204,28 @@ BULK_MUTANTS: tuple[Mutant, ...] = (
         "            elif knowledge.next - number > BEHIND_MAX:",
         "            elif False:",
         "the messages behind an incomplete one fill the memory",
-        shown_by=42,
+        shown_by=50,
     ),
     Mutant(
         "asks twice at most", ROUNDS,
         "(end, due)] if rest else [(end, again_at)]",
         "(end, due)] if rest else []",
         "a packet that was lost again is not asked for again",
+    ),
+    Mutant(
+        "a repair ends one packet early", REPAIRS,
+        "                is_end = packet == packets - 1",
+        "                is_end = packet >= packets - 2",
+        "members deliver a message without its end",
+        shown_by=300,
+    ),
+    Mutant(
+        "a repair is one burst", REPAIRS,
+        "        for key in list(islice(self._queue, ceil(min(PACE, flow.window) / SLICES))):",
+        "        keys = list(islice(self._queue, ceil(min(PACE, flow.window) / SLICES)))\n"
+        "        self._queue = dict.fromkeys(keys)\n        for key in keys:",
+        "a member that missed most of a long message waits for minutes once its producer is gone",
+        shown_by=18,
     ),
     # ---- flow control
     Mutant(

@@ -70,6 +70,9 @@ def _inject(world: BulkWorld, chance: SeededRandom, names: str) -> None:
             world.events.at(at + chance.between(0.05, 0.5), world.restart, name)
     for _ in range(chance.below(6)):
         _inject_fault(world, chance, names)
+    leaving = chance.fork("leaving")
+    if leaving.hits(0.1):
+        _inject_leaver(world, leaving, names)
     flood = chance.fork("flood")
     if flood.hits(0.1):  # many messages while one member gets no data
         at, starved = flood.between(0.3, 1.0), flood.choice(names)
@@ -79,6 +82,16 @@ def _inject(world: BulkWorld, chance: SeededRandom, names: str) -> None:
             world.events.at(at + 0.005 * number, world.send, sender, 1, RATE_MIN)
         for number in range(10):
             world.events.at(at + 0.1 * number, world.send, starved, 20, RATE_MIN)
+
+
+def _inject_leaver(world: BulkWorld, chance: SeededRandom, names: str) -> None:
+    """A producer leaves when a long message is accepted, of which a member has missed the most."""
+    at = chance.between(0.3, 0.8)
+    producer, away = chance.sample(names, 2)
+    world.events.at(at, setattr, world, "leaver", producer)
+    world.events.at(at, world.send, producer, 1000)
+    world.events.at(at + chance.between(0.0, 0.3), world.split, [{away}, set(names) - {away}])
+    world.events.at(at + chance.between(1.0, 3.0), world.heal)
 
 
 def _inject_fault(world: BulkWorld, chance: SeededRandom, names: str) -> None:

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from cluster.bulk.packets import AnyPacket
 
 SESSION = 7
-REST_S = 60.0  # virtual seconds within which a run comes to rest after the faults
+REST_S = 20.0  # virtual seconds within which a run comes to rest after the faults
 LATE = 0.03  # of the proposals wait in the order's queue, perhaps until after a change of the view
 LATE_S = 0.5  # for so long, at most
 DETECT_S = 0.15  # until a change of connectivity becomes a view
@@ -108,6 +108,7 @@ class BulkWorld:
         self.sometimes: dict[str, int] = {}
         self.handled = 0  # packets that reached a process
         self.ambushes = 0  # producers that still have to crash when they get a token
+        self.leaver = ""  # crashes when a message of it is accepted, and stays away until the faults end
         self.say: Callable[[str], None] = lambda _text: None
         for node in self.nodes.values():
             self._boot(node)
@@ -353,6 +354,10 @@ class BulkWorld:
             case MessageResolved(request, number, outcome):
                 node.outcomes[request] = outcome
                 self.count(f"a message was {outcome.value}")
+                if node.name == self.leaver and outcome is Outcome.ACCEPTED:
+                    self.leaver = ""
+                    self.count("a producer left when its message was accepted")
+                    self.events.after(0.0, self.crash, node.name)
                 if outcome is not Outcome.UNKNOWN:
                     self.spec.resolved(node.id, number, Status[outcome.name])
             case _:
@@ -433,6 +438,7 @@ class BulkWorld:
         """All faults end; every process sends once more; then everything must be delivered everywhere."""
         self.loss = min(self.loss, 0.05)
         self.ambushes = 0
+        self.leaver = ""
         for name, node in self.nodes.items():
             node.slow_s, node.is_deaf, node.is_starved, node.sends_left = 0.0, False, False, inf
             self.restart(name)

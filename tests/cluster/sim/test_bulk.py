@@ -9,7 +9,7 @@ import pytest
 
 from cluster.sim.bulk.mutants import BULK_MUTANTS
 from cluster.sim.bulk.scenarios import play, run_bulk_seed
-from cluster.sim.bulk.world import BulkWorld
+from cluster.sim.bulk.world import RATE_MIN, BulkWorld
 from tests.support.mutants import assert_a_seed_catches
 
 if TYPE_CHECKING:
@@ -20,10 +20,12 @@ SEEDS = range(60)
 # 1954: a restarted member waited for room behind a message that waited for its vote
 # 3000000: a member that did not know the end of an accepted message stopped asking for it
 # 5000086: an acceptance that was ordered late counted a member that had restarted without the message
-FAILED_ONCE = (1954, 3_000_000, 5_000_086)
+# 671: a member that joined again missed the only packet that told what became of its message
+FAILED_ONCE = (671, 1954, 3_000_000, 5_000_086)
 PARTS = 2
 MUTANT_SEEDS = 3
 LONG_S = 60.0  # virtual
+REPAIRED_S = 10.0  # virtual; at eight packets per heartbeat, 2,000 packets take five seconds
 JOINED_S = 0.5  # after this time all processes are members, without faults
 SENDS_MIN = 40  # packets that the coordinator sends in the enumerated run, at least
 
@@ -35,6 +37,7 @@ HAVE_TO_OCCUR = (
     "the coordinator crashed",
     "a producer crashed with a message",
     "a producer crashed when it got a token",
+    "a producer left when its message was accepted",
     "a process restarted",
     "a process joined",
     "a process left",
@@ -112,6 +115,28 @@ def test_a_long_lossy_transfer_reaches_all() -> None:
     assert "a member fell behind" not in world.sometimes
     number = next(iter(world.spec.sent))
     assert [member for member, history in world.spec.histories.items() if number not in history.delivered] == []
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_a_member_that_missed_most_of_a_message_is_repaired_without_its_producer(seed: int) -> None:
+    world = BulkWorld(seed, "abcd", loss=0.05)
+    for node in world.nodes.values():
+        assert node.process is not None
+        node.process.context.room = 2048
+    world.events.run_until(1.0)
+    world.leaver = "d"
+    world.send("d", 2000, RATE_MIN)
+    world.events.run_until(1.2)
+    world.split([{"b"}, set("acd")])
+    while "a producer left when its message was accepted" not in world.sometimes:
+        world.events.run_until(world.now + 0.05)
+        assert world.now < LONG_S
+    world.heal()
+    (number,) = world.spec.sent
+    began = world.now
+    while number not in world.spec.histories[world.nodes["b"].id].delivered:
+        world.events.run_until(world.now + 0.01)
+        assert world.now < began + REPAIRED_S
 
 
 @pytest.mark.long

@@ -8,6 +8,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from cluster import SendProgress
+from cluster.bulk.effects import Outcome
+from cluster.runtime.commands.transfer import fate
 from tests.cluster.runtime.commands.transfers import LARGE, SLOWLY, Transfers, content
 from tests.support.waiting import wait_for
 
@@ -101,6 +104,15 @@ def test_a_large_file_is_not_held_in_memory(transfers: Transfers) -> None:
         peaks.append((sender, transfers.peak_memory("a")))
     assert peaks[1][0] - peaks[0][0] < large / 2
     assert peaks[1][1] - peaks[0][1] < large / 2
+
+
+def test_the_fate_of_a_file() -> None:
+    def progress(**receivers: int) -> SendProgress:
+        return SendProgress(100, True, 100, receivers, 0, 0)
+
+    assert fate(Outcome.ACCEPTED, progress(a=100, b=99)) == "accepted, 1 of 2 receivers have it"
+    assert fate(Outcome.REJECTED, progress(a=7)) == "rejected, 0 of 1 receivers have it"
+    assert "do all members have the same --multicast?" in fate(Outcome.REJECTED, progress())
 
 
 def test_a_rate_that_is_none_is_refused(transfers: Transfers) -> None:
