@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from qosweb.blocklist.merge import Held, ListState
+from qosweb.blocklist.merge import HeldBlock, ListState
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -33,7 +33,7 @@ class PackedState(msgspec.Struct, frozen=True, array_like=True):
 
 
 _decode_packed = msgspec.msgpack.Decoder(PackedState).decode
-_decode_held = msgspec.msgpack.Decoder(Held).decode
+_decode_held = msgspec.msgpack.Decoder(HeldBlock).decode
 EMPTY = PackedState({}, {})
 
 
@@ -56,7 +56,7 @@ class ArrivingState:
         self._held = iter(packed.held.items())
         self._removed = iter(packed.removed.items())
 
-    def take(self, count: int) -> tuple[list[tuple[str, Held]], list[tuple[str, float]]]:
+    def take(self, count: int) -> tuple[list[tuple[str, HeldBlock]], list[tuple[str, float]]]:
         """The next blocks, or the next removed blocks once there are none."""
         packed = [*islice(self._held, count)]
         self.held_left -= len(packed)
@@ -65,7 +65,7 @@ class ArrivingState:
         return [*_unpacked(packed)], removed
 
 
-def _unpacked(packed: Iterable[tuple[str, msgspec.Raw]]) -> Iterator[tuple[str, Held]]:
+def _unpacked(packed: Iterable[tuple[str, msgspec.Raw]]) -> Iterator[tuple[str, HeldBlock]]:
     for name, raw in packed:
         with suppress(msgspec.MsgspecError):
             held = _decode_held(raw)

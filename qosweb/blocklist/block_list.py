@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from qosweb.blocklist.arriving_state import ArrivingState, packed_state_of
-from qosweb.blocklist.merge import Held, ListState, merge_all
+from qosweb.blocklist.merge import HeldBlock, ListState, merge_all
 from qosweb.blocklist.operations import BlockOperation, covers, decode_operation, prefix_of
 from qosweb.blocklist.prefix_table import PrefixTable
 
@@ -38,7 +38,7 @@ AS_IT_CAME_S = 0.05  # how long a state that came is the snapshot: the times in 
 _encode = msgspec.msgpack.Encoder().encode
 
 
-class _InForce:
+class _BlockInForce:
     """A block that this node enforces until its deadline, on the clock of the list."""
 
     __slots__ = ("block", "deadline")
@@ -55,10 +55,10 @@ class BlockList:
         """`clock`: a monotonic clock in seconds. `later`: runs a function soon; None: nothing is put off."""
         self._clock = clock
         self._later = later
-        self._held: dict[str, _InForce] = {}
+        self._held: dict[str, _BlockInForce] = {}
         self._removed: dict[str, float] = {}  # deadlines
-        self._unindexed: dict[str, _InForce] = {}  # held, but not in the table yet
-        self._table: PrefixTable[tuple[_InForce, ...]] = PrefixTable()
+        self._unindexed: dict[str, _BlockInForce] = {}  # held, but not in the table yet
+        self._table: PrefixTable[tuple[_BlockInForce, ...]] = PrefixTable()
         self._is_indexing = False
         self._arriving: ArrivingState | None = None
         self._due: list[tuple[float, str]] = []  # deadlines of held and removed blocks
@@ -89,11 +89,11 @@ class BlockList:
                     return one.block
         return None
 
-    def listed(self, count_max: int) -> list[Held]:
+    def listed(self, count_max: int) -> list[HeldBlock]:
         """The blocks that came last, with the remaining times, newest first."""
         now = self._clock()
         last = islice(reversed(self._held.values()), count_max)
-        found = [Held(one.block, one.deadline - now) for one in last if one.deadline > now]
+        found = [HeldBlock(one.block, one.deadline - now) for one in last if one.deadline > now]
         return sorted(found, key=lambda held: (-held.block.at_s, held.block.id))
 
     def sweep(self) -> None:
@@ -156,7 +156,7 @@ class BlockList:
     def _state(self) -> ListState:
         now = self._clock()
         return ListState(
-            {name: Held(one.block, one.deadline - now) for name, one in self._held.items()},
+            {name: HeldBlock(one.block, one.deadline - now) for name, one in self._held.items()},
             {name: deadline - now for name, deadline in self._removed.items()},
         )
 
@@ -200,7 +200,7 @@ class BlockList:
                 continue
             deadline = now + held.left_s
             if one is None:
-                self._held[name] = self._unindexed[name] = _InForce(held.block, deadline)
+                self._held[name] = self._unindexed[name] = _BlockInForce(held.block, deadline)
             elif one.deadline != deadline:
                 one.deadline = deadline
             else:
@@ -235,12 +235,12 @@ class BlockList:
         if one is not None:
             one.deadline = deadline
         else:
-            one = self._held[block.id] = _InForce(block, deadline)
+            one = self._held[block.id] = _BlockInForce(block, deadline)
             self._index(one)
         if deadline != inf:
             heappush(self._due, (deadline, block.id))
 
-    def _index(self, one: _InForce) -> None:
+    def _index(self, one: _BlockInForce) -> None:
         prefix = prefix_of(one.block.network)
         if prefix is None:  # malformed: all nodes judge alike
             del self._held[one.block.id]

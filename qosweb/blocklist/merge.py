@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 
-class Held(msgspec.Struct, frozen=True, array_like=True, gc=False):
+class HeldBlock(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """A block in force, with the time that remains."""
 
     block: BlockOperation
@@ -34,7 +34,7 @@ class Held(msgspec.Struct, frozen=True, array_like=True, gc=False):
 class ListState(msgspec.Struct, frozen=True, array_like=True):
     """A block list at one moment."""
 
-    held: dict[str, Held]  # by id of the block
+    held: dict[str, HeldBlock]  # by id of the block
     removed: dict[str, float]  # ids that an unblock saw, and how long that has to be remembered
 
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from cluster import ProcessId
 from qosweb.blocklist import block_list
 from qosweb.blocklist.block_list import GRACE_S, PIECE_LEN, BlockList
-from qosweb.blocklist.merge import Held
+from qosweb.blocklist.merge import HeldBlock
 from qosweb.blocklist.operations import (
     BlockOperation,
     UnblockOperation,
@@ -301,7 +301,7 @@ def test_the_list_of_a_newcomer_changes_nothing() -> None:
 
 
 def test_malformed_blocks_of_a_state_are_left_out_by_all() -> None:
-    good = Held(BlockOperation("1" * 16, NETWORK, "", 60.0, "", "", "n1", 0.0), 60.0)
+    good = HeldBlock(BlockOperation("1" * 16, NETWORK, "", 60.0, "", "", "n1", 0.0), 60.0)
     wrong: list[object] = [7, ["block"], msgspec.structs.replace(good, left_s="x")]
     state = msgspec.msgpack.encode(({"1" * 16: good, **{str(at): one for at, one in enumerate(wrong)}}, {}))
     lists = [BlockList(lambda: 0.0), BlockList(lambda: 0.0, list[object]().append)]

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import msgspec
 
-from qosweb.blocklist.merge import Held, ListState
+from qosweb.blocklist.merge import HeldBlock, ListState
 from qosweb.blocklist.operations import BlockOperation, UnblockOperation, decode_operation, encode_operation
 from tests.support.golden import Case, check
 
 DATA = Path(__file__).parent / "data"
 BLOCK = BlockOperation("0a1b", "203.0.113.0/24", "/shop", 3600.0, "attack", "ops@host", "n1", 1_700_000_000.5)
-STATE = ListState({"0a1b": Held(BLOCK, 12.5)}, {"0c": inf})
+STATE = ListState({"0a1b": HeldBlock(BLOCK, 12.5)}, {"0c": inf})
 
 
 def test_operations_and_states(write_golden: bool) -> None:

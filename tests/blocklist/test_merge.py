@@ -7,7 +7,7 @@ from math import inf
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qosweb.blocklist.merge import Held, ListState, merge, merge_all
+from qosweb.blocklist.merge import HeldBlock, ListState, merge, merge_all
 from qosweb.blocklist.operations import BlockOperation
 
 IDS = st.sampled_from([f"{number:x}" for number in range(6)])
@@ -21,7 +21,9 @@ def block(name: str) -> BlockOperation:
 @st.composite
 def states(draw: st.DrawFn) -> ListState:
     removed = draw(st.dictionaries(IDS, LEFT, max_size=4))
-    held = {name: Held(block(name), left_s) for name, left_s in draw(st.dictionaries(IDS, LEFT, max_size=5)).items()}
+    held = {
+        name: HeldBlock(block(name), left_s) for name, left_s in draw(st.dictionaries(IDS, LEFT, max_size=5)).items()
+    }
     return ListState({name: one for name, one in held.items() if name not in removed}, removed)
 
 

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from qosweb.analytics.judge.expected_shares import ExpectedShares
-    from qosweb.webqos.policy.binding import InForce
+    from qosweb.webqos.policy.binding import ConstraintInForce
 
 
 def judge_lifetimes(shares: ExpectedShares) -> Iterator[Verdict]:
@@ -53,7 +53,7 @@ def _lifetime_rule(shares: ExpectedShares, number: int, lifetime_ms: int) -> tup
     return f"set lifetime = {lifetime_ms}ms", 0
 
 
-def judge_response(shares: ExpectedShares, one: InForce, limits_ms: Sequence[int]) -> Verdict:
+def judge_response(shares: ExpectedShares, one: ConstraintInForce, limits_ms: Sequence[int]) -> Verdict:
     rule = shares.policy.model.constraints[one.number]
     assert isinstance(rule.value, Duration)
     judge = RuleJudge(shares, "response time", rule.text, shares.policy.line(one.number))

@@ -12,10 +12,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from qosweb.analytics.judge.expected_shares import ExpectedShares
-    from qosweb.webqos.policy.binding import InForce
+    from qosweb.webqos.policy.binding import ConstraintInForce
 
 
-def judge_always(shares: ExpectedShares, one: InForce) -> Verdict:
+def judge_always(shares: ExpectedShares, one: ConstraintInForce) -> Verdict:
     """No request may be denied or expire; no tolerance."""
     rule = shares.policy.model.constraints[one.number]
     judge = RuleJudge(shares, "always", rule.text, shares.policy.line(one.number))
@@ -64,7 +64,7 @@ def judge_priorities(shares: ExpectedShares) -> Iterator[Verdict]:
         )
 
 
-def judge_minority(shares: ExpectedShares, one: InForce) -> Verdict:
+def judge_minority(shares: ExpectedShares, one: ConstraintInForce) -> Verdict:
     """Outside the primary view, pages with ``deny`` are not served, and pages with ``serve`` are.
 
     A denied request of ``serve`` pages is no violation: a node alone may lack capacity. If no request was served, the

@@ -19,10 +19,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from qosweb.analytics.judge.expected_shares import ExpectedShares
-    from qosweb.webqos.policy.binding import InForce
+    from qosweb.webqos.policy.binding import ConstraintInForce
 
 
-def judge_rate(shares: ExpectedShares, one: InForce, *, whatever_the_load: bool = False) -> Iterator[Verdict]:
+def judge_rate(shares: ExpectedShares, one: ConstraintInForce, *, whatever_the_load: bool = False) -> Iterator[Verdict]:
     """Judges the bounds of one rate; if the load is not known, only the upper bound, which does not depend on it."""
     rule = shares.policy.model.constraints[one.number]
     assert isinstance(rule.value, Requests | Bytes)
@@ -33,7 +33,7 @@ def judge_rate(shares: ExpectedShares, one: InForce, *, whatever_the_load: bool 
         yield _at_most(RuleJudge(shares, "rate at most", rule.text, line), one.upper, rule.value)
 
 
-def _at_least(judge: RuleJudge, classes: tuple[int, ...], value: Requests | Bytes, one: InForce) -> Verdict:
+def _at_least(judge: RuleJudge, classes: tuple[int, ...], value: Requests | Bytes, one: ConstraintInForce) -> Verdict:
     shares, busy_s = judge.shares, judge.shares.part.busy_s
     counted = isinstance(value, Requests)
     if busy_s <= 0:
@@ -51,7 +51,7 @@ def _at_least(judge: RuleJudge, classes: tuple[int, ...], value: Requests | Byte
     return judge.verdict(ok, reason, asked, promise, got, None, EvidenceQuery("held back", shares.names(classes)), unit)
 
 
-def _part_that_yields(shares: ExpectedShares, classes: tuple[int, ...], one: InForce) -> float:
+def _part_that_yields(shares: ExpectedShares, classes: tuple[int, ...], one: ConstraintInForce) -> float:
     """1, or less where the capacity is too small for all lower bounds together: they shrink in proportion."""
     if shares.total <= 0:
         return 1.0

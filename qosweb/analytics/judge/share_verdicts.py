@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from qosweb.analytics.judge.expected_shares import ExpectedShares
     from qosweb.webqos.model.model import Constraint
-    from qosweb.webqos.policy.binding import InForce
+    from qosweb.webqos.policy.binding import ConstraintInForce
 
 BUSY_PART_MIN = 0.2  # of a window: in a shorter contention its edges would decide
 ROUNDED = 1 + 1e-5  # the division is in whole parts per million: prefer the plain bound if both are equal
@@ -72,7 +72,7 @@ class RuleJudge:
         return f"; {part.seconds:g} s of the window, {'-'.join(str(count) for count in sorted(set(nodes)))} nodes"
 
 
-def judge_share(shares: ExpectedShares, one: InForce) -> Iterator[Verdict]:
+def judge_share(shares: ExpectedShares, one: ConstraintInForce) -> Iterator[Verdict]:
     """All verdicts on one constraint on shares, one for each direction."""
     rule = shares.policy.model.constraints[one.number]
     line = shares.policy.line(one.number)

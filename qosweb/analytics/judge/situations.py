@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from qosweb.analytics.read.timeline import ClusterMeans
 from qosweb.webqos import Environment
 from qosweb.webqos.model import conditions as c
-from qosweb.webqos.policy.binding import Binding, InForce, bind
+from qosweb.webqos.policy.binding import Binding, ConstraintInForce, bind
 from qosweb.webqos.zones import local_time
 
 if TYPE_CHECKING:
@@ -183,7 +183,7 @@ class _Binder:
         kept = tuple(one for one in found[0].in_force if one in common and one.number not in self._dropped)
         return Binding(kept, (), tuple(sorted(always)), (), ())
 
-    def _is_wait(self, one: InForce) -> bool:
+    def _is_wait(self, one: ConstraintInForce) -> bool:
         return self._policy.model.constraints[one.number].attribute == "lifetime"
 
 

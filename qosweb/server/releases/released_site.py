@@ -44,11 +44,11 @@ _COOKIE = re.compile(rf"(?:^|;\s*){COOKIE}=([0-9]{{1,{NUMBER_LEN_MAX}}})(?=;|\s*
 _NUMBER = re.compile(rf"[0-9]{{1,{NUMBER_LEN_MAX}}}")
 
 
-class Behind:
+class NewerReleaseSeen:
     """The client has seen an activation that this node does not have yet."""
 
 
-BEHIND: Final = Behind()
+BEHIND: Final = NewerReleaseSeen()
 
 
 class ServedRelease:
@@ -116,7 +116,7 @@ class ReleasedSite:
         if waiter in self._waiters:
             self._waiters.remove(waiter)
 
-    def choose(self, field: ReadField, path: str, *, must_decide: bool = False) -> SiteView | Behind:
+    def choose(self, field: ReadField, path: str, *, must_decide: bool = False) -> SiteView | NewerReleaseSeen:
         """The release for a request. `must_decide`: the client has waited long enough, its number is not valid here."""
         current = self.current
         seen = seen_by(field)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Protocol
 
-from qosweb.server.releases.released_site import Behind, fields_of
+from qosweb.server.releases.released_site import NewerReleaseSeen, fields_of
 from qosweb.server.request.answers import Answer, explain
 from qosweb.server.request.exchange import WAITING, Exchange, Waiting
 
@@ -47,7 +47,7 @@ def choose_release(exchange: Exchange, services: RequestServices) -> Answer | Wa
     has_waited = exchange.has_waited_for_release
     must_decide = has_waited and not releases.is_cut_off
     chosen = releases.site.choose(fields_of(exchange.head), exchange.key, must_decide=must_decide)
-    if isinstance(chosen, Behind):
+    if isinstance(chosen, NewerReleaseSeen):
         if not has_waited:
             return _wait(exchange, releases.site)
         text = "This node does not have the release of the site that this client has seen."

@@ -25,7 +25,7 @@ _OP: dict[str, Literal[">=", "<=", "=="]] = {">": ">=", "<": "<=", "=": "=="}
 
 
 @dataclass(frozen=True, slots=True)
-class InForce:
+class ConstraintInForce:
     """A constraint in force. ``lower`` and ``upper`` are the classes that it bounds from below and from above."""
 
     number: int
@@ -46,7 +46,7 @@ class Override:
 class Binding:
     """The rules in force under some facts. ``before`` has pairs of classes: (higher priority, lower priority)."""
 
-    in_force: tuple[InForce, ...]
+    in_force: tuple[ConstraintInForce, ...]
     overrides: tuple[Override, ...]
     always: tuple[int, ...]
     before: tuple[tuple[int, int], ...]
@@ -66,7 +66,7 @@ def bind(model: Model, coverage: Coverage, facts: Facts) -> Binding:
             for direction in _directions(rule):
                 key = (rule.pages, rule.attribute, direction)
                 conditional.setdefault(key, []).append((number, frozenset(where)))
-    in_force: list[InForce] = []
+    in_force: list[ConstraintInForce] = []
     overrides: list[Override] = []
     for number, rule, where in holding:
         sides: dict[str, tuple[int, ...]] = {"lower": (), "upper": ()}
@@ -80,7 +80,7 @@ def bind(model: Model, coverage: Coverage, facts: Facts) -> Binding:
                         left = [at for at in left if at not in taken]
             sides[direction] = tuple(left)
         if sides["lower"] or sides["upper"]:
-            in_force.append(InForce(number, sides["lower"], sides["upper"]))
+            in_force.append(ConstraintInForce(number, sides["lower"], sides["upper"]))
     always = {at for one in in_force if model.constraints[one.number].attribute == "available" for at in one.lower}
     pairs = _before(model, coverage, facts)
     return Binding(
