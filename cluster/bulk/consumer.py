@@ -158,7 +158,7 @@ class Consumer:
             message.meter.on_lost(max(0, empty.packets - message.gaps.seen))
             message.gaps.exists(empty.packets, is_end=empty.is_end)
             self._check(empty.number, message)
-        elif self.is_member and 0 < empty.number < self.next_out:  # the producer waits for those that do not have it
+        elif self.is_member and self._first < empty.number < self.next_out:  # the producer asks who has it
             report = ProgressReport(self._header(), empty.number, empty.packets, True, self._context.room)
             self._context.send(sender, report)
 

@@ -26,7 +26,7 @@ from cluster.bulk.packets import (
     TokenGrant,
     TokenRequest,
 )
-from cluster.bulk.producer import Producer, deny
+from cluster.bulk.producer import Producer
 from cluster.bulk.repairs import Repairs
 
 if TYPE_CHECKING:
@@ -118,8 +118,8 @@ class BulkProcess:
                 self.consumer.on_empty(sender, packet)
                 self.coordinator.on_producer(packet.number)
             case Nak():
-                if not self.producer.on_nak(sender, packet) and not self.repairs.on_nak(sender, packet):
-                    deny(self.context, sender, packet)
+                if not self.producer.on_nak(sender, packet):
+                    self.repairs.on_nak(sender, packet)
             case NakDeny():
                 self.consumer.on_deny(sender, packet)
                 if self.coordinator.is_active:

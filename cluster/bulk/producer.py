@@ -215,7 +215,7 @@ class Producer:
         self._beat_at = self._beat_at + beat if context.now < self._beat_at + 2 * beat else context.now
         context.flow.on_heartbeat()
         self._beat += 1
-        self._resent = {key: beat for key, beat in self._resent.items() if beat >= self._beat - 1}
+        self._resent = {key: sent_in for key, sent_in in self._resent.items() if sent_in >= self._beat - 1}
         retention = context.flow.retention
         for number, message in list(self.retained.items()):
             decided, asked = message.decided_beat, message.asked_beat
@@ -324,9 +324,3 @@ class Producer:
             if outcome is Outcome.ACCEPTED and not message.rate_min:
                 self._awaited = message
                 self._await_all()
-
-
-def deny(context: BulkContext, sender: ProcessId, nak: Nak) -> None:
-    """Answers a NAK for packets that this process does not have."""
-    header = context.knowledge.header(context.flow.parameters)
-    context.send(sender, NakDeny(header, nak.number))

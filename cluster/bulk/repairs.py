@@ -1,4 +1,4 @@
-"""Repairs: a member sends packets of a message that it has complete to those that ask for them.
+"""Repairs: a member sends packets of a message that it has complete to those that ask for them, or denies.
 
 The producer of an accepted message may be gone, and a member that was cut off may miss most of the message. So packets
 wait in a queue, and leave at a steady rate of PACE packets per heartbeat, or the window of this process if that is
@@ -11,7 +11,7 @@ from itertools import islice
 from math import ceil, inf
 from typing import TYPE_CHECKING
 
-from cluster.bulk.packets import NAK_RANGES_MAX, DataPacket, EmptyPacket
+from cluster.bulk.packets import NAK_RANGES_MAX, DataPacket, EmptyPacket, NakDeny
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -38,19 +38,18 @@ class Repairs:
         self._due_at = -inf  # when the next burst leaves
         self.sent = 0  # packets
 
-    def on_nak(self, sender: ProcessId, nak: Nak) -> bool:
-        """Returns whether this process has the message."""
+    def on_nak(self, sender: ProcessId, nak: Nak) -> None:
+        header = self._context.knowledge.header(self._context.flow.parameters)
         packets = self._complete_packets(nak.number)
         if packets is None:
-            return False
-        header = self._context.knowledge.header(self._context.flow.parameters)
+            self._context.send(sender, NakDeny(header, nak.number))
+            return
         self._context.send(sender, EmptyPacket(header, nak.number, packets, True))  # first: it names this process
         for first, end in nak.ranges[:NAK_RANGES_MAX]:
             for packet in range(first, min(end, packets)):
                 if len(self._queue) >= QUEUE_MAX:
-                    return True
+                    return
                 self._queue[sender, nak.number, packet] = None
-        return True
 
     def tick(self) -> None:
         context, flow = self._context, self._context.flow

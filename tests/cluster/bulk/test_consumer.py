@@ -11,9 +11,11 @@ from cluster.bulk.packets import (
     Complete,
     DataPacket,
     EmptyPacket,
+    JoinConfirm,
     JoinRequest,
     Nak,
     NakDeny,
+    ProgressReport,
     RecentMessage,
     Status,
 )
@@ -212,3 +214,22 @@ def test_a_process_that_was_removed_joins_again() -> None:
     single.add(RecentMessage(Status.LEFT, C))
     announce(single)
     assert any(isinstance(effect, MissedMessages) for effect in single.take())
+
+
+def test_a_member_that_joined_again_does_not_claim_messages_before() -> None:
+    """The producer asks who has its message, also those that joined after it began."""
+    single = Single(C)
+    single.add(RecentMessage(Status.PENDING, B))
+    single.data(4, 0, is_end=True)
+    single.decide(4, Status.ACCEPTED)
+    announce(single)
+    single.take()
+    single.receive(B, EmptyPacket(single.header(), 4, 1, True))
+    assert [report.is_complete for report in single.sent(ProgressReport)] == [True]
+    single.process.consumer.join_again("a test")
+    single.add(RecentMessage(Status.JOINED, C))
+    single.receive(A, JoinConfirm(single.header(), 2, 5, (A, B, C), None))
+    assert single.process.consumer.is_member
+    single.take()
+    single.receive(B, EmptyPacket(single.header(), 4, 1, True))
+    assert single.sent(ProgressReport) == []
