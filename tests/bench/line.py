@@ -2,8 +2,7 @@
 
 The node's interface is shaped by the kernel's token bucket filter (tbf). Two classes with the shares 65:35 always want
 more (wrk), with connections for and against the shares. Figures: the share of the first class from the third second on,
-by the node's access log; the part of the line that both used; processor time of the node over the time of the run. In
-turns with ``--find-line`` and without it.
+X with ``--find-line`` and without it.
 """
 
 from __future__ import annotations
@@ -25,7 +24,8 @@ from tests.support.nodes import environment
 SPEC = "set lifetime = 60s\n</a>.server_resource = 65%\n</b>.server_resource = 35%\n"
 PORT = 8080
 WARM_S = 3.0
-FRAMING = 1448 / 1514  # bytes of a body in those of its full packets
+FRAMING = 1448 / 1514  # bytes of a response in those of its full packets
+HEAD = 330  # bytes of a response before its body, about
 
 
 def main(arguments: list[str]) -> int:
@@ -100,7 +100,7 @@ def measure(network: NamespaceNetwork, mbit: int, size: int, connections: str, s
             node.terminate()
             node.wait()
         a, b = (sent(log, f"/{name}", began + WARM_S, began + seconds) for name in "ab")
-    bps = (a + b) / (seconds - WARM_S) / FRAMING
+    bps = (a + b) * (1 + HEAD / size) / (seconds - WARM_S) / FRAMING
     print(
         f"{mbit:>4} Mbit/s, {size:>8} bytes, {connections:>6} connections, {'found' if finds else 'plain'}: "
         f"share {a / max(1, a + b):.3f} (0.650), line {bps / (mbit * 125_000):.3f}, processor {used_s / passed_s:.3f}",

@@ -23,7 +23,8 @@ connections waited for the network most of the time; connections that wait for t
 without a queue is a policer. A queue that does not shrink although R fell by 30 % is not ours. After a release the law
 waits for 3 s before it tries again, and longer each time, up to a minute.
 
-TARGET_S is above the jitter of an event loop (it is CoDel's target). H is above twice the delay of the control loop.
+SHORT_S is above the jitter of an event loop (it is CoDel's target). TARGET_S is less, because a class of which n
+responses of s bytes are asked for at a time gets at most n s / TARGET_S. H is above twice the delay of the control loop.
 Pure: times and observations are arguments. Neighbours: `line_samples` makes the observations from TCP_INFO.
 """
 
@@ -35,7 +36,8 @@ from math import inf
 from typing import NamedTuple
 
 TICK_S = 0.025
-TARGET_S = 0.005
+TARGET_S = 0.0025
+SHORT_S = 0.005  # a queue of this length is one
 LOSS_MAX = 0.025
 BUSY_MIN = 0.5
 FULL_TICKS = 3
@@ -178,7 +180,7 @@ class LineLaw:
 
     def _detect(self, now: float, seen: Line, queue_s: float | None) -> None:
         """Hold the line once it is short."""
-        is_short = queue_s is not None and (self.queue_s > TARGET_S or self.loss > LOSS_MAX) and seen.busy > BUSY_MIN
+        is_short = queue_s is not None and (self.queue_s > SHORT_S or self.loss > LOSS_MAX) and seen.busy > BUSY_MIN
         self._full_ticks = self._full_ticks + 1 if is_short and now > self._again_at else 0
         if self._full_ticks >= FULL_TICKS:
             self.state, self.rate = LineState.HOLDING, self.delivered_bps
@@ -208,12 +210,16 @@ class LineLaw:
         self._growth = 0.0
         self._history.clear()
         self._queues.clear()
-        if floor_s > 2 * TARGET_S:
+        if floor_s > 2 * SHORT_S:
             self._release(now, is_foreign=True)
 
     def _follow(self, now: float, seen: Line, queue_s: float) -> None:
-        is_backlogged, lam = self._is_backlogged, self.delivered_bps
-        if self.loss > LOSS_MAX and is_backlogged and queue_s < TARGET_S:  # a policer, or a very short buffer
+        # All requests of a closed loop may stand in the line's queue: none waits here until the rate is lower.
+        stands_in_line = queue_s > SHORT_S and seen.busy > BUSY_MIN
+        is_backlogged, lam = self._is_backlogged or stands_in_line, self.delivered_bps
+        if stands_in_line:
+            self._backlog_at = now
+        if self.loss > LOSS_MAX and is_backlogged and queue_s < SHORT_S:  # a policer, or a very short buffer
             self._growth = 0.0
             self.rate = min(self.rate, 0.98 * max(rate for _, rate in self._rates))
         elif queue_s >= TARGET_S / 2:
@@ -230,13 +236,13 @@ class LineLaw:
             known = 0.9 * max(rate for at, rate in self._rates if at > now - 0.6)
             step = TICK_S * min(4.0, 0.5 * 1.5 ** int(self._growth))
             self.rate = max(self.rate, lam, known) * (1 + step)
-        if queue_s > 2 * TARGET_S and is_backlogged:
+        if queue_s > 2 * SHORT_S and is_backlogged:
             self._watch_episode(now, queue_s, seen.in_kernel)
         else:
             self._episode = None
         if self.state is LineState.HOLDING and now - self._backlog_at > QUIET_S:
             self._release(now, is_foreign=False)
-        is_small = TARGET_S / 2 <= queue_s < 2 * TARGET_S
+        is_small = TARGET_S / 2 <= queue_s < 2 * SHORT_S
         if self.state is LineState.HOLDING and now > self._drain_at and is_small and is_backlogged:
             self._drain = now, lam, inf, inf
             self.state, self.rate = LineState.DRAINING, lam / 2

@@ -113,6 +113,7 @@ class SendPacer:
         self._rate = UNLIMITED_BPS
         self._was_starved = False
         self._quantum = QUANTUM_MIN
+        self._last_cost = QUANTUM_MIN  # of the last send
         self._tokens = self._at = 0.0
         self._blocked: deque[tuple[float, PacedFlow]] = deque()  # with the time since which, and in this order
         self._returned: deque[tuple[float, PacedFlow]] = deque()  # the same for those that want their channel back
@@ -230,6 +231,7 @@ class SendPacer:
     def _send(self, flow: PacedFlow, size: int, now: float) -> int:
         cost = flow.write(size)
         self._tokens -= cost
+        self._last_cost = cost
         self._order.sent(flow, cost, now, self._quantum)
         if flow.is_closed:
             pass
@@ -262,7 +264,8 @@ class SendPacer:
         """Set the timer for the next tokens, or the next change of channels."""
         at: float | None = None
         if self._order.ready:
-            at = self._at + (self._quantum - self._tokens) / self._rate
+            wanted = min(self._quantum, self._last_cost)  # small responses go one by one, each in its order
+            at = self._at + (wanted - self._tokens) / self._rate
         for waiting, after_s in ((self._blocked, LENT_AFTER_S), (self._returned, STARVED_S)):
             if waiting and (at is None or waiting[0][0] + after_s < at):
                 at = waiting[0][0] + after_s

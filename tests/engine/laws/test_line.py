@@ -19,6 +19,7 @@ class SimulatedLine:
         self.base_s = base_s
         self.buffer_s = buffer_s
         self.demand_bps = inf
+        self.outstanding = inf  # bytes of responses that clients wait for, in a closed loop
         self.foreign = 0.0  # bytes of others in the queue, which they refill
         self.law = LineLaw()
         self.now = 0.0
@@ -30,6 +31,7 @@ class SimulatedLine:
         wanted = min(self.law.rate, self.demand_bps, 4 * self.rate_bps)  # TCP fills the buffer
         sent = wanted * TICK_S
         before = self.queue
+        sent = min(sent, self.outstanding - before + self.rate_bps * TICK_S)
         share = 1.0 if not self.foreign else before / (before + self.foreign + 1)
         out = min(before + sent, self.rate_bps * TICK_S * share)
         self.queue = min(before + sent - out, most)
@@ -47,7 +49,7 @@ class SimulatedLine:
                 busy=1.0 if delay_s > 0 else 0.2,
                 sent=int(sent),
                 repeated=int(min(lost, sent * 0.02)) if self.law.rate == inf else int(lost),
-                is_starved=self.law.rate < self.demand_bps,
+                is_starved=self.law.rate < self.demand_bps and self.queue < 0.9 * self.outstanding,
                 is_blocked=self.law.rate == inf and self.queue >= most,
                 in_kernel=int(self.queue),
             ),
@@ -73,6 +75,16 @@ def test_a_short_line_is_held_with_a_small_queue(mbit: int, base_s: float) -> No
         line.tick()
         queues.append(line.law.queue_s)
     assert sorted(queues)[100] < 3 * TARGET_S
+
+
+def test_a_closed_loop_does_not_stay_in_the_queue_of_the_line() -> None:
+    """All that clients wait for fits into the line. They ask again as fast as it delivers, and nothing waits here."""
+    line = SimulatedLine(60 * MBIT, base_s=0.001)
+    line.outstanding = 0.02 * line.rate_bps
+    line.run(3)
+    assert line.run(10) > 0.9
+    assert line.law.state is not LineState.RELEASED
+    assert line.law.queue_s < 0.5 * line.outstanding / line.rate_bps
 
 
 def test_a_line_that_is_not_short_is_left_alone() -> None:
