@@ -2,7 +2,8 @@
 
 The node's interface is shaped by the kernel's token bucket filter (tbf). Two classes with the shares 65:35 always want
 more (wrk), with connections for and against the shares. Figures: the share of the first class from the third second on,
-X with ``--find-line`` and without it.
+by the node's access log; the part of the line that both used, with heads of responses and packets; processor time
+of the node over the time of the run. In turns with ``--find-line`` and without it.
 """
 
 from __future__ import annotations

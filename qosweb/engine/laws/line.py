@@ -24,7 +24,7 @@ without a queue is a policer. A queue that does not shrink although R fell by 30
 waits for 3 s before it tries again, and longer each time, up to a minute.
 
 SHORT_S is above the jitter of an event loop (it is CoDel's target). TARGET_S is less, because a class of which n
-responses of s bytes are asked for at a time gets at most n s / TARGET_S. H is above twice the delay of the control loop.
+responses of s bytes are asked for at a time gets at most n s / TARGET_S. H is above twice the loop's delay.
 Pure: times and observations are arguments. Neighbours: `line_samples` makes the observations from TCP_INFO.
 """
 
