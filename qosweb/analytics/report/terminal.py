@@ -17,6 +17,11 @@ if TYPE_CHECKING:
     from qosweb.analytics.read.rows import Verdict
 
 ROWS_MAX = 60
+COUNTS = (  # of requests: the head of the column, and the field of the row
+    ("asked", "asked"), ("served", "served"), ("denied", "denied"), ("429", "refused"), ("blocked", "blocked"),
+    ("expired", "expired"), ("failed", "failed"), ("gave up", "gave_up"), ("redirected", "redirected"),
+)  # fmt: skip
+RARE = ("429", "blocked")  # columns that are left out if they are empty
 CAUSES = {
     "set": "limited by hand",
     "server": "limited by the server",
@@ -78,19 +83,16 @@ def _classes(findings: Findings) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("class", overflow="fold")
     rows = [row for row in findings.table if row.window_s is None and row.node is None]
-    has_refused = any(row.refused for row in rows)
-    heads = f"asked,served,denied,{'429,' if has_refused else ''}expired,failed,gave up,redirected,MB,wait p50,p99 ms"
-    for column in f"{heads},service p50,p99 ms".split(","):
+    shown = [(head, name) for head, name in COUNTS if head not in RARE or any(getattr(row, name) for row in rows)]
+    for column in (*(head for head, _ in shown), "MB", "wait p50", "p99 ms", "service p50", "p99 ms"):
         table.add_column(column, justify="right")
     for row in rows[:ROWS_MAX]:
         wait = [f"{row.wait_ms[at]:.1f}" if row.wait_ms else "" for at in (0, 2)]
         service = [f"{row.service_ms[at]:.1f}" if row.service_ms else "" for at in (0, 2)]
+        counts = [f"{getattr(row, name):,}" for _, name in shown]
         table.add_row(
-            escape_controls(row.name or "all"), f"{row.asked:,}", f"{row.served:,}", f"{row.denied:,}",
-            *([f"{row.refused:,}"] if has_refused else []),
-            f"{row.expired:,}", f"{row.failed:,}", f"{row.gave_up:,}", f"{row.redirected:,}",
-            f"{row.sent_bytes / (1 << 20):,.1f}", *wait, *service,
-        )  # fmt: skip
+            escape_controls(row.name or "all"), *counts, f"{row.sent_bytes / (1 << 20):,.1f}", *wait, *service
+        )
     return table
 
 

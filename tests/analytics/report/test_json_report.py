@@ -67,6 +67,18 @@ def test_text_from_logs_is_escaped_on_the_page() -> None:
     assert "<meta http-equiv=refresh content=5>" in html
 
 
+def test_rare_counts_have_a_column_if_there_are_any(capsys: pytest.CaptureFixture[str]) -> None:
+    findings = _findings()
+    row = findings.table[0]._replace(window_s=None)
+    shown = []
+    for refused, blocked in ((0, 0), (21, 0), (0, 31)):
+        show(replace(findings, table=[row._replace(refused=refused, blocked=blocked)]))
+        heads, counts = capsys.readouterr().out.splitlines()[:2]
+        assert ("31" in counts.split()) == bool(blocked)
+        shown.append([name for name in ("429", "blocked") if name in heads.split()])
+    assert shown == [[], ["429"], ["blocked"]]
+
+
 def test_control_characters_from_logs_are_escaped_in_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
     evil = "\x1b[2J\x9b31m\r\u202e"
     one = _findings()
