@@ -77,11 +77,13 @@ static int read_some(struct connection *c, double *bytes) {
 
 int main(int count, char **words) {
   if (count < 6) return 2;
-  int port = atoi(words[1]), classes = count - 5, poll = epoll_create1(0);
+  char *host = strchr(words[1], ':'); // [ADDRESS:]PORT
+  int port = atoi(host ? host + 1 : words[1]), classes = count - 5, poll = epoll_create1(0);
   double seconds = atof(words[2]), warm = atof(words[3]), lifetime = atof(words[4]) / 1e3;
   struct class *all = calloc(classes, sizeof *all);
   struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons(port)};
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  if (host) *host = 0;
+  address.sin_addr.s_addr = host ? inet_addr(words[1]) : htonl(INADDR_LOOPBACK);
   srand48(7);
   for (int i = 0; i < classes; i++) {
     struct class *k = &all[i];

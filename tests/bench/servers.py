@@ -7,7 +7,7 @@ the shares of slot time, in points, and the 99 % quantile of the time that serve
 server's own records: the use of the workers and the mean queue inside. Each over the time from 5 s on; while half of
 the workers are gone, from 3 s on; after they have returned, from 10 s on; with the time until use and queue keep the
 goals. Last, the work done over that with the best limit by hand (``slots``) in the same run. A `!` marks a goal
-missed.
+missed. With ``--cluster``, another measurement: see `servers_in_a_cluster`.
 Servers are ``WORKERSxTIME``, with times in milliseconds as in `loadgen.experiments.simulated_server`, and for two
 classes also ``WORKERSxTIME/TIME``.
 """
@@ -28,9 +28,11 @@ from typing import Any, NamedTuple
 
 from loadgen.experiments.server_process import ServerProcess
 from loadgen.experiments.simulated_server import DrawnTime
+from tests.bench import servers_in_a_cluster
 from tests.bench.calm import stolen_s
 from tests.support.nodes import RunningNode
 from tests.support.server_records import ServerRecords
+from tests.support.shared_servers import compile_client
 
 SERVERS = "4x5,8x20,32x50,8x20~1,32x50~1,8x2|200,4x200/2"
 NAMES = "abcdefgh"
@@ -104,6 +106,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--runs", type=int, default=3, help="repetitions; medians are printed (3)")
     parser.add_argument("--no-changes", action="store_true", help="the workers stay as they are")
     parser.add_argument("--no-fixed", action="store_true", help="without limits by hand")
+    parser.add_argument("--cluster", action="store_true", help="three nodes share two servers, and are partitioned")
     parser.add_argument("--out", type=Path, default=Path("bench-results/servers.json"))
     options = parser.parse_args(arguments)
     if shutil.which("gcc") is None:
@@ -116,9 +119,9 @@ def main(arguments: list[str]) -> int:
     ]
     found = []
     with tempfile.TemporaryDirectory() as folder:
-        client = Path(folder) / "client"
-        source = Path(__file__).with_name("processor_client.c")
-        subprocess.run(["gcc", "-O2", "-o", str(client), str(source), "-lm"], check=True)
+        client = compile_client(Path(folder))
+        if options.cluster:
+            return servers_in_a_cluster.compare(client, options.runs, options.seconds, options.out)
         missed = 0
         for setting in settings:
             if setting.server.count("/") >= len(setting.shares):

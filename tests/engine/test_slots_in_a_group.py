@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from cluster.names import ProcessId, make_view
 from qosweb.engine.engine import QUIET_MS, Engine
 from qosweb.engine.local.requests import OVER, RUNNING, WAITING, Deny, Request
+from qosweb.engine.local.server_laws import ServerLaws
 from qosweb.engine.replicated import entries
 from qosweb.engine.replicated.entries import NodeReport, NodeRestatement, PolicyText
 from qosweb.engine.replicated.pool_batch import PoolBatch
@@ -235,3 +236,41 @@ def test_nothing_starts_by_a_part_of_the_slots_that_is_no_longer_in_force() -> N
     bench.queue.finish(bench.queue.requests[0], 1000)
     bench.turn()
     assert request.phase is RUNNING
+
+
+def test_a_law_continues_at_the_level_that_another_one_had_found() -> None:
+    bench, laws = SlotBench(), ServerLaws()
+    bench.of_b(limits=[])
+    machine = bench.engine.replicated
+    server = machine.servers.servers["app"]
+    server.slots_max, server.limit, server.level, server.epoch = 200, 12, 24, 9
+    laws.absorb(machine, "app", ())
+    assert laws.tick(machine, 1000, in_minority=False) == [("app", 24, 24, 10)]
+
+
+def test_the_level_stays_while_slots_are_reserved() -> None:
+    bench, laws = SlotBench(), ServerLaws()
+    machine = bench.engine.replicated
+    bench.join(A)
+    server = machine.servers.servers["app"]
+    assert server.reserved
+    server.slots_max, server.limit, server.level, server.epoch = 200, 12, 24, 9
+    laws.absorb(machine, "app", ())
+    assert laws.tick(machine, 1000, in_minority=False) == [("app", 24, 24, 11)]
+    assert laws.tick(machine, 2000, in_minority=False) == []
+    server.limit = 24
+    laws.absorb(machine, "app", ())
+    assert laws.tick(machine, 3000, in_minority=False) == []
+
+
+def test_a_node_alone_finds_the_limit_of_its_own_server_from_the_start_if_nobody_knows_it() -> None:
+    bench = SlotBench()
+    bench.of_b(limits=[])
+    own = UpstreamReport("own", "http://own", False, 1, 200, (), ("/own",))
+    bench.engine.report_upstreams([*TABLE, own])
+    bench.later(QUIET_MS)
+    bench.land()
+    assert bench.engine.replicated.servers.servers["own@a"].bound == 200
+    bench.engine.alone()
+    bench.turn()
+    assert bench.engine.machine.servers.servers["own@a"].level == 0

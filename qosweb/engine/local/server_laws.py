@@ -1,8 +1,9 @@
 """Runs the control laws of the servers whose limits this node decides: ordered samples in, decisions out.
 
-One member decides for each server (`replicated.server_table`). Its law begins with the first samples and numbers its
-decisions after the one that it finds. Outside the primary view a node keeps its part of a shared server and decides
-nothing about it.
+One member decides for each server (`replicated.server_table`). Its law begins with the first samples and the level in
+force, and numbers its decisions after the one that it finds. While slots are reserved for members that left, samples
+tell nothing about the limit: fewer requests are in service, and those members may use the server. The level then stays.
+Outside the primary view a node keeps its part of a shared server and decides nothing about it.
 Neighbours: `engine` passes samples and time.  Below: `qosweb.engine.laws.knee`.
 """
 
@@ -33,7 +34,7 @@ class ServerLaw:
 
     def __init__(self, server: Server, *, is_shared: bool) -> None:
         self.base = server.epoch  # decisions before those of this law
-        self.knee = Knee(server.slots_max, DELAY_S if is_shared else 0.0)
+        self.knee = Knee(server.slots_max, DELAY_S if is_shared else 0.0, server.level)
         self.was_out = False
 
 
@@ -50,6 +51,8 @@ class ServerLaws:
         law = self._laws.get(name)
         if law is None:
             law = self._laws[name] = ServerLaw(server, is_shared=len(machine.pipes) > 1)
+        if server.reserved:
+            return
         for row in rows:
             if row.epoch:
                 row.epoch = max(-1, row.epoch - law.base)
@@ -67,6 +70,11 @@ class ServerLaws:
                 del self._laws[name]
                 continue
             if in_minority and "@" not in name:
+                continue
+            if server.reserved:
+                del self._laws[name]
+                if server.limit < server.level:  # a dip
+                    decided.append((name, server.level, server.level, law.last_epoch + 1))
                 continue
             if law.was_out and not server.is_out:
                 law.knee.restart()

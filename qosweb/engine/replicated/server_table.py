@@ -85,12 +85,15 @@ class ServerTable:
         return self.limits_at_first.get(name, 0 if "@" in name else self.limit_of_unknown)
 
     def parts(self) -> dict[str, int]:
-        """The slots of each server for a member outside the primary view: its part of a shared one, at least one."""
+        """The slots of each server for a member outside the primary view: its part of a shared one, at least one.
+
+        Of its own servers those whose limit is known.
+        """
         members = len(self._machine.pipes)
         return {
-            name: max(1, one.bound if "@" in name else one.part_of(members))
+            name: max(1, min(one.level, one.slots_max) if "@" in name else one.part_of(members))
             for name, one in self.servers.items()
-            if one.bound
+            if (one.level if "@" in name else one.bound)
         }
 
     def decide(self, origin: ProcessId, name: str, limit: int, level: int, epoch: int) -> None:

@@ -51,7 +51,6 @@ SLOT_MUTANTS: tuple[Mutant, ...] = (
         "        for member in view.members:\n            self.servers.end_reservation(member)\n"
         "        self.servers.update()\n        self.view = view",
         "slots of a member that returns are granted to others",
-        shown_by=50152,
     ),
     Mutant(
         "no part is reserved", f"{_REPLICATED}.server_table",

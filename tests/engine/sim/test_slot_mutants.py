@@ -29,6 +29,8 @@ NOTICED_BY: dict[str, Callable[[], None]] = {
     "slots that nodes may have taken are granted": partial(test_slot_limits.hold_the_limit_in_bursts, 30),
     "other costs than time are ignored":
         partial(test_slots.test_shares_are_measured_in_what_requests_cost, "requests", {"/a": 1000, "/b": 1000}, 0.6),
+    "a returned node's part is used before it tells what it has in service":
+        of_a_group.test_the_part_of_a_member_that_returns_is_reserved_until_it_has_told_what_it_has_in_service,
     "restated requests are not charged": of_a_group.test_requests_of_a_node_that_returns_are_charged,
     "a newcomer uses all slots":
         of_a_group.test_a_newcomer_uses_one_slot_of_a_shared_server_until_it_is_in_the_primary_view,
