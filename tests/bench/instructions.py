@@ -6,7 +6,8 @@ two equations
 
     instructions = of_request * requests + of_second * seconds
 
-give the cost of a request and of a second. Instructions of the kernel are not included.
+give the cost of a request and of a second. The loads alternate, because other processes change the node's speed.
+Instructions of the kernel are not included.
 """
 
 from __future__ import annotations
@@ -23,7 +24,8 @@ if TYPE_CHECKING:
 
     from tests.support.nodes import RunningNode
 
-REQUESTS = 3_000
+REQUESTS = 1_500
+ROUNDS = 4
 WARM = 300
 SLOWER = 4
 
@@ -55,13 +57,16 @@ def count(node: RunningNode, path: str, folder: Path) -> Count:
         size = len(_answer(connection, request))
         _ask(connection, request, size, WARM, 0.0)
         _instructions(node, folder)
-        fast_s = _ask(connection, request, size, REQUESTS, 0.0)
-        fast = _instructions(node, folder)
-        pause_s = (SLOWER - 1) * fast_s / REQUESTS
-        slow_s = _ask(connection, request, size, REQUESTS, pause_s)
-        slow = _instructions(node, folder)
+        fast_s = slow_s = 0.0
+        fast = slow = 0
+        for _ in range(ROUNDS):
+            took_s = _ask(connection, request, size, REQUESTS, 0.0)
+            fast_s += took_s
+            fast += _instructions(node, folder)
+            slow_s += _ask(connection, request, size, REQUESTS, SLOWER * took_s / REQUESTS)
+            slow += _instructions(node, folder)
     of_second = max(0.0, (slow - fast) / (slow_s - fast_s))
-    return Count((fast - of_second * fast_s) / REQUESTS, of_second)
+    return Count((fast - of_second * fast_s) / (ROUNDS * REQUESTS), of_second)
 
 
 def _answer(connection: socket.socket, request: bytes) -> bytes:
