@@ -112,9 +112,9 @@ class AdmissionControl:
         # attribute saves a call.)
         self.start: Callable[[ClassAccount, int], bool] = self._gate.start
         self.start_in_turn = self.start  # of a request whose turn has come, if the processor is full
-        self.hold: Callable[[ClassAccount, Servers, str], Hold | None] = self._gate.hold
+        self.hold: Callable[[ClassAccount, Servers, str, float], Hold | None] = self._gate.hold
         self.refresh_limit()
-        self.release: Callable[[Hold, int], None] = self._gate.release
+        self.release: Callable[[Hold, int, float], None] = self._gate.release
 
     # ---- requests
 
@@ -303,5 +303,5 @@ def _start_nothing(account: ClassAccount, size: int) -> bool:  # noqa: ARG001
     return False
 
 
-def _hold_nothing(account: ClassAccount, servers: Servers, name: str) -> None:  # noqa: ARG001
+def _hold_nothing(account: ClassAccount, servers: Servers, name: str, now: float) -> None:  # noqa: ARG001
     return None

@@ -63,12 +63,12 @@ class OpenGate:
     def start(self, account: ClassAccount, size: int) -> bool:  # noqa: ARG002
         return True
 
-    def hold(self, account: ClassAccount, servers: Servers, name: str) -> Hold | None:  # noqa: ARG002
+    def hold(self, account: ClassAccount, servers: Servers, name: str, now: float) -> Hold | None:  # noqa: ARG002
         """Start a request at the server `name` if it may start at once."""
         self._count_in(account)
         return Hold(account, None)
 
-    def release(self, hold: Hold, bytes_sent: int) -> None:  # noqa: ARG002
+    def release(self, hold: Hold, bytes_sent: int, now: float) -> None:  # noqa: ARG002
         self.in_service -= 1
         hold.account.in_service -= 1
 
@@ -164,7 +164,7 @@ class EngineGate(OpenGate):
         """Whether responses are paced."""
         return self._throttle is not None and self._throttle.is_limited
 
-    def hold(self, account: ClassAccount, servers: Servers, name: str) -> Hold | None:
+    def hold(self, account: ClassAccount, servers: Servers, name: str, now: float) -> Hold | None:
         throttle = self._throttle
         if throttle is not None and throttle.is_limited:
             return None
@@ -174,17 +174,16 @@ class EngineGate(OpenGate):
             return None
         self.in_service += 1
         account.in_service += 1
-        now = self._clock.read()
         if self._turns is not None:
             self._turns.note(now)
         return Hold(account, request, queue, now)
 
-    def release(self, hold: Hold, bytes_sent: int) -> None:
-        queue, request = hold.queue, hold.request
+    def release(self, hold: Hold, bytes_sent: int, now: float) -> None:
+        queue, request, since, account = hold.queue, hold.request, hold.since, hold.account
         assert queue is not None
         assert request is not None
-        now, since, account = self._clock.read(), hold.since, hold.account
-        queue.finish(request, max(1, int((now - since) * SLOT)), service_s=self._service_s(since, now))
+        used_us = int((now - since) * SLOT)
+        queue.finish(request, used_us if used_us > 0 else 1, service_s=self._service_s(since, now))
         account.held_served += 1
         account.held_bytes += bytes_sent
         if queue.pool.scheduler.queued:

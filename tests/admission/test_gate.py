@@ -135,27 +135,27 @@ def test_a_hold_is_a_slot_until_it_is_released_or_becomes_a_permit() -> None:
         control.engine.report_upstreams([UpstreamReport("app", "http://app", True, 1, 1, (), ())])
         control.driver.turn()
         account = control.classify(Facts(), door.clock.read())
-        assert control.hold(account, servers, "other") is None
-        hold = control.hold(account, servers, "app")
+        assert control.hold(account, servers, "other", door.clock.read()) is None
+        hold = control.hold(account, servers, "app", door.clock.read())
         assert hold is not None
         assert (control.in_service, account.in_service) == (1, 1)
-        assert control.hold(account, servers, "app") is None  # there is one slot
+        assert control.hold(account, servers, "app", door.clock.read()) is None  # there is one slot
         decided: list[object] = []
         wait = control.enter(Facts(), account, lambda one, _at: decided.append(one), servers=servers)
         assert isinstance(wait, Wait)
-        control.release(hold, 10)
+        control.release(hold, 10, door.clock.read())
         await eventually(lambda: bool(decided))
         started = decided[0]
         assert isinstance(started, Permit)
         assert started.server == "app"
-        assert control.hold(account, servers, "app") is None  # no request overtakes
+        assert control.hold(account, servers, "app", door.clock.read()) is None  # no request overtakes
         started.leave_server()  # the client may read on
         control.driver.turn()
-        again = control.hold(account, servers, "app")
+        again = control.hold(account, servers, "app", door.clock.read())
         assert again is not None
         started.close(10)
         permit = control.permit_for(again)
-        assert control.hold(account, servers, "app") is None
+        assert control.hold(account, servers, "app", door.clock.read()) is None
         permit.close(10)
         assert (control.in_service, account.in_service) == (0, 0)
         server = control.engine.machine.servers.servers["app"]

@@ -82,11 +82,14 @@ class Sampler:
             ln = log(seconds)
         usual = self._usual.get(number, ln)
         off = ln - usual
-        self._usual[number] = usual = usual + off / MEAN_OVER
-        square = off * off
+        if off:
+            self._usual[number] = usual = usual + off / MEAN_OVER
+            square = off * off
+            sums.squares += min(square, DEVIATION_MAX)
+        elif number not in self._usual:
+            self._usual[number] = usual
         sums.ended += 1
         sums.ln += min(ln, usual + LN_CAP)
-        sums.squares += min(square, DEVIATION_MAX)
         sums.seconds += seconds
         sums.inverse += 1 / seconds
         sums.ln_in_service += LN_OF[in_service] if in_service < len(LN_OF) else log(in_service)

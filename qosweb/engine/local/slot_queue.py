@@ -47,7 +47,7 @@ class SlotQueue(RequestQueue):
         self._turn = 0  # chooses among servers that are equally free
         self._ids = {name.partition("@")[0]: name for name in key}
         # What holds until an entry is applied, or a request begins or ends to wait:
-        self._opens: dict[int, bool] = {}  # by class: `is_open_to`
+        self._opens: dict[int, tuple[bool, int]] = {}  # by class: `is_open_to`, and the cost of a request
         self._rooms: dict[str, tuple[str, int, int, int, int]] = {}  # by short name: see `_room`
         self.attach()
 
@@ -81,21 +81,25 @@ class SlotQueue(RequestQueue):
     def start_at_once(self, class_number: int) -> Request | None:
         """Start a request without consulting the queue, if that is allowed."""
         name = self._free_server() if self.is_open_to(class_number) else None
-        return None if name is None else self._start(class_number, name, *self._room(name)[2:])
+        if name is None:
+            return None
+        return self._start(class_number, self.pool.mean_us(class_number), name, *self._room(name)[2:])
 
     def start_at(self, class_number: int, name: str) -> Request | None:
         """The same at this server, named without its node. This is the fast path: it asks what is remembered."""
-        is_open = self._opens.get(class_number)
-        if is_open is None:
+        opening = self._opens.get(class_number)
+        if opening is None:
             is_timed = not self.pool.scheduler.bound.measures[class_number]  # this path measures nothing else
-            is_open = self._opens[class_number] = is_timed and self.is_open_to(class_number)
+            is_open = is_timed and self.is_open_to(class_number)
+            opening = self._opens[class_number] = is_open, self.pool.mean_us(class_number)
+        is_open, cost = opening
         room = self._rooms.get(name)
         if room is None:
             room = self._rooms[name] = self._room(self._ids.get(name, ""))
         found, most, free, in_service, epoch = room
         if not is_open or self._balance[found] >= most:
             return None
-        return self._start(class_number, found, free, in_service, epoch)
+        return self._start(class_number, cost, found, free, in_service, epoch)
 
     def _room(self, name: str) -> tuple[str, int, int, int, int]:
         """Of a server: its name, how many requests may be untold, free slots, requests in service, and the epoch."""
@@ -106,9 +110,8 @@ class SlotQueue(RequestQueue):
         most = free if members < 2 else min(free, max(1, free // members))
         return name, most, free, len(server.uses), server.epoch
 
-    def _start(self, class_number: int, name: str, free: int, in_service: int, epoch: int) -> Request:
+    def _start(self, class_number: int, cost: int, name: str, free: int, in_service: int, epoch: int) -> Request:
         """Start a request. Its cost is the mean of its class."""
-        cost = self.pool.mean_us(class_number)
         number = self.numbers.next()
         request = self._own[number] = Request(number, class_number, cost)
         request.phase = RUNNING
@@ -160,7 +163,7 @@ class SlotQueue(RequestQueue):
         if sampler is None:
             sampler = self.outbox.samplers[request.server] = Sampler()
         sampler.epoch = epoch
-        request.tag = sampler.start(request.class_number, max(1, in_service), is_limited)
+        request.tag = sampler.start(request.class_number, in_service if in_service > 0 else 1, is_limited)
 
     def finish(
         self,

@@ -103,7 +103,8 @@ class WaitEstimate:
         self._of[number].waiting -= cost
 
     def count_start(self, number: int, cost: int) -> None:
-        self.of(number).begun.now += cost
+        one = self._of.get(number) or self.of(number)
+        one.begun.now += cost
 
     def forget_untold(self, number: int, cost: int) -> None:
         """The state machine knows a request, or never will. A class number of an earlier policy has no effect."""

@@ -230,33 +230,23 @@ class AccessRecorder:
         """Record a request that an upstream server has answered, and that waited for nothing else."""
         started, size, status, known = relay.started, relay.sent, relay.status, relay.known
         account, service_s = known.account, now - started
-        account.decisions["served"] += 1
+        account.forwarded_served += 1
         account.bytes_sent += size
         account.other_bytes += size
         account.service_counts[bisect_left(SERVICE_BUCKETS_S, service_s)] += 1
         account.service_sum_s += service_s
-        account.wait_counts[0] += 1
         self._noted_bytes += size
         self._noted_s += service_s
         self.statuses[status] += 1
         if self._log is not None:
             lines, ms = self._lines, f"{service_s * 1e3:.3f}"
             first_byte_ms = ms if relay.first_byte_at == now else f"{(relay.first_byte_at - started) * 1e3:.3f}"
-            before, after = known.page.log_part
             lines.append(
                 self._json.forwarded_line(
-                    self._clock.wall_text(started),
-                    relay.rid,
-                    client_part,
-                    f"{before}{known.extra_part}{after}{account.quoted}",
-                    status,
-                    size,
-                    ms,
-                    first_byte_ms,
-                    relay.hold.resource,
-                    relay.request_id,
+                    self._clock.wall_text(started), relay.rid, client_part, known.log_part, status, size, ms,
+                    first_byte_ms, relay.hold.resource, relay.request_id,
                 )
-            )
+            )  # fmt: skip
             if len(lines) >= BATCH_LINES:
                 self.flush()
 

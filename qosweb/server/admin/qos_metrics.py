@@ -110,10 +110,7 @@ class QosCollector(Collector):
             for outcome, count in sorted(account.by_decision().items()):
                 requests.add_metric([account.name, outcome], count)
             sent.add_metric([account.name], account.bytes_sent)
-            at_once, *waited = account.wait_counts  # requests on the fast path did not wait
-            wait.add_metric(
-                [account.name], _buckets([at_once + account.plain_served, *waited]), max(0.0, account.wait_sum_s)
-            )
+            wait.add_metric([account.name], _buckets(account.waits), max(0.0, account.wait_sum_s))
             service.add_metric([account.name], _buckets(account.service_counts), account.service_sum_s)
             for reason, count in sorted(account.reasons.items()):
                 rejected.add_metric([account.name, reason], count)

@@ -74,8 +74,7 @@ class _Counts:
         self.served = counts["served"]
         self.denied = counts["denied"]
         self.bytes_sent = account.bytes_sent
-        at_once, *waited = account.wait_counts
-        self.wait = [at_once + account.plain_served, *waited]
+        self.wait = account.waits
         self.service = list(account.service_counts)
 
 

@@ -39,7 +39,7 @@ class SharedPlaces:
 
     def try_take(self, client: str) -> bool:
         """Take a place if there is room."""
-        key = client_key(client)
+        key = client_key(client) if ":" in client else client  # saves a call for most clients
         held = self._by_client.get(key, 0)
         if held >= self.per_client_max or self.now >= self.total_max:
             return False
@@ -49,7 +49,7 @@ class SharedPlaces:
 
     def give_back(self, client: str) -> None:
         self.now -= 1
-        key = client_key(client)
+        key = client_key(client) if ":" in client else client
         left = self._by_client[key] - 1
         if left:
             self._by_client[key] = left

@@ -79,7 +79,7 @@ class Forwarding(Sending):
         """The response is written."""
         context = self._context
         self._relay = None
-        context.services.admission.release(relay.hold, relay.sent)
+        context.services.admission.release(relay.hold, relay.sent, now)
         context.recorder.forwarded(self._log_part, relay, now)
         self.active_at = now
         self._unblock()

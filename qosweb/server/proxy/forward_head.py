@@ -47,6 +47,7 @@ class ForwardPage:
         "is_head",
         "key",
         "log_part",
+        "log_parts",
         "may_be_file",
         "request_line",
         "route",
@@ -65,13 +66,19 @@ class ForwardPage:
         self.is_head = method == "HEAD"
         self.may_be_file = method in ("GET", "HEAD")
         self.request_line = f"{method} {target.origin_form} HTTP/1.1\r\n".encode()
-        self.log_part = f'"method":"{method}","host":{quoted(host)}', f',"path":{quoted(self.key)},"class":'
+        self.log_parts = f'"method":"{method}","host":{quoted(host)}', f',"path":{quoted(self.key)},"class":'
+        self.log_part = "" if account is None else self.log_part_of(account, "")
+
+    def log_part_of(self, account: ClassAccount, extra_part: str) -> str:
+        """The part of a line of the access log that follows from the head."""
+        before, after = self.log_parts
+        return f"{before}{extra_part}{after}{account.quoted}"
 
 
 class ForwardHead:
     """A parsed plain request for an upstream server. Immutable."""
 
-    __slots__ = ("account", "extra_part", "framing", "head", "outgoing", "page", "store_key")
+    __slots__ = ("account", "framing", "head", "log_part", "outgoing", "page", "store_key")
 
     def __init__(self, head: RequestHead, page: ForwardPage, account: ClassAccount, outgoing: OutgoingFields) -> None:
         self.head = head
@@ -81,7 +88,7 @@ class ForwardHead:
         # The field line with the length of the body, if it has one.
         self.framing = b"Content-Length: %d\r\n" % head.length if head.bits & CONTENT_LENGTH else b""
         self.store_key = page.key  # of the file in the page store that would take precedence
-        self.extra_part = ""  # the extra fields of its line in the access log
+        self.log_part = page.log_part or page.log_part_of(account, "")  # of its line in the access log
 
 
 class ForwardHeads(KnownHeads[ForwardHead]):
@@ -132,7 +139,7 @@ class ForwardHeads(KnownHeads[ForwardHead]):
                 return None
             found.store_key = release.key_prefix + page.key
         if self._recorder.extra_fields:
-            found.extra_part = self._recorder.extra_part(head)
+            found.log_part = page.log_part_of(account, self._recorder.extra_part(head))
         return found
 
     def _read_page(self, method: str, target: str, host: bytes) -> ForwardPage | None:

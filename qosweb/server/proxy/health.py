@@ -43,6 +43,9 @@ class HealthState(enum.Enum):
     TRIAL = "trial"  # one request at a time
 
 
+IN = HealthState.IN  # a module name, because access to enum members is slow
+
+
 class ServerHealth:
     def __init__(self, *, is_checked: bool, evidence_s: float = EVIDENCE_S) -> None:
         """``is_checked``: active checks tell when the server is back. ``evidence_s``: how long a vote for it lasts."""

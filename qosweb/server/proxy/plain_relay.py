@@ -76,7 +76,7 @@ def begin(
     if connection is None:
         page.route.undo_pick()
         return None
-    hold = services.admission.hold(known.account, page.route.pool, server.name)
+    hold = services.admission.hold(known.account, page.route.pool, server.name, now)
     if hold is None:
         server.give_back(connection, client.client)
         page.route.undo_pick()

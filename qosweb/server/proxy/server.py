@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from qosweb.errors import UsageError
 from qosweb.server.connection.client_share import SharedPlaces, client_key
 from qosweb.server.proxy.connect_error import describe
-from qosweb.server.proxy.health import EVIDENCE_S, ServerHealth
+from qosweb.server.proxy.health import EVIDENCE_S, IN, ServerHealth
 from qosweb.server.proxy.upstream_connection import UpstreamConnection
 
 if TYPE_CHECKING:
@@ -97,13 +97,14 @@ class UpstreamServer:
         return (self.in_service + 1) / (self.settings.weight * self.health.share(now))
 
     def on_response(self, now: float, status: int) -> None:
-        was_in = self.health.is_in
+        health = self.health
+        was_in = health.state is IN
         if was_in and status < 500:
-            self.health.note_success(now)
+            health.note_success(now)
             return
         if status >= 500:
             self.failures += 1
-        self.health.on_response(now, is_error=status >= 500)
+        health.on_response(now, is_error=status >= 500)
         self._note_change(was_in=was_in)
 
     def on_failure(self, failure: Failure, sent_at: float, now: float, detail: str = "") -> None:
@@ -158,7 +159,7 @@ class UpstreamServer:
 
         Requests that wait without a place do not matter: their clients have used up their shares.
         """
-        if not self._idle or not self.health.is_in or not self.places.try_take(client):
+        if not self._idle or self.health.state is not IN or not self.places.try_take(client):
             return None
         self.in_service += 1
         return self._idle.popitem()[0]
@@ -167,11 +168,15 @@ class UpstreamServer:
         """Undo `take_idle`: the response is complete, or nothing was sent."""
         self.in_service -= 1
         self.places.give_back(client)
-        if connection.is_reusable:
-            connection.resume_reading()
-            self._put(connection)
-        else:
+        if not connection.is_reusable:
             connection.abort()
+        else:
+            connection.resume_reading()
+            if self._next:
+                self._put(connection)
+            else:
+                connection.idle_since = self._loop.time()
+                self._idle[connection] = None
         if self._queues:
             self._admit()
 

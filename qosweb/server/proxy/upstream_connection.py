@@ -125,8 +125,18 @@ class UpstreamConnection(asyncio.Protocol):
     # ---- callbacks of the event loop
 
     def data_received(self, data: bytes) -> None:
-        if self.plain is not None and self._read_plain(self.plain, data):
-            return
+        plain = self.plain
+        if plain is not None:
+            self.has_answered = True
+            try:
+                if plain.on_data(data):
+                    return
+            except BadUpstreamHead:
+                pass
+            except Exception as error:  # a bug here must cost no more than this request
+                plain.on_fault(error)
+                return
+            plain.promote()  # a full relay takes its place
         relay = self.relay
         if relay is None:
             self.abort()
@@ -145,20 +155,6 @@ class UpstreamConnection(asyncio.Protocol):
             relay.on_bad_response(str(bad))
         except Exception as error:  # a bug here must cost no more than this request
             relay.on_fault(error)
-
-    def _read_plain(self, plain: PlainRelay, data: bytes) -> bool:
-        """Let ``plain`` handle the data. False: a full relay has taken its place."""
-        self.has_answered = True
-        try:
-            if plain.on_data(data):
-                return True
-        except BadUpstreamHead:
-            pass
-        except Exception as error:  # a bug here must cost no more than this request
-            plain.on_fault(error)
-            return True
-        plain.promote()
-        return False
 
     def eof_received(self) -> None:
         return None  # closes the transport
