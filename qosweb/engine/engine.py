@@ -434,6 +434,9 @@ class Engine:
                 self._handle(effect)
 
     def _of_solo(self, effect: Effect) -> None:
+        if type(effect) is SlotGranted:  # by far the most frequent
+            self._granted_slot(effect)
+            return
         match effect:
             case PolicyChanged(position, _):
                 assert self.solo is not None
@@ -447,8 +450,6 @@ class Engine:
                 self.listener.refused(effect)
             case Viewed():
                 pass
-            case SlotGranted():
-                self._granted_slot(effect)
             case Sampled(server, rows):
                 assert self.solo is not None
                 self._laws.absorb(self.solo, server, rows)

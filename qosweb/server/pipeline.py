@@ -45,6 +45,8 @@ STAGES = (
     send_page,  # the complete page                        200
 )
 
+LOOK_UP_FILE = STAGES.index(look_up_file)
+
 
 def proceed(exchange: Exchange, services: RequestServices) -> Answer | ForwardTarget | Waiting:
     """Run the stages of ``exchange`` from its current stage until one returns a response, a target or WAITING."""

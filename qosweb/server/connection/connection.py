@@ -210,7 +210,7 @@ class HttpConnection(Turns):
             if known is not None and (self._wait_for_turn(known, piece, now) or self._answer_plain(known, now)):
                 return end
             forward = self._forward_heads.get(piece)
-            if forward is not None and (after := self._forward_plain(forward, data, end, now)):
+            if forward is not None and (after := self._forward_plain(forward, data, end, now, may_wait=True)):
                 return after
         is_single_piece = not self._in_head
         head = reader.read(piece, now)
@@ -229,7 +229,7 @@ class HttpConnection(Turns):
             if context.services.routes is not None and (forward := context.forward_heads.read(head)) is not None:
                 if is_single_piece:
                     context.forward_heads.remember(piece, forward)
-                if after := self._forward_plain(forward, data, end, now):
+                if after := self._forward_plain(forward, data, end, now, may_wait=True):
                     return after
         self._run(Exchange(head, head.has_body, self.client, now, now, self.resume_exchange, self.proxy))
         return end

@@ -8,8 +8,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from qosweb.server.connection.sending import WRITE_BUFFER_HIGH, WRITE_BUFFER_LOW, Sending
+from qosweb.server.pipeline import LOOK_UP_FILE
 from qosweb.server.proxy.forward import Relay
-from qosweb.server.proxy.plain_relay import PlainRelay, begin
+from qosweb.server.proxy.plain_relay import PlainRelay, begin, waiting_exchange
 
 if TYPE_CHECKING:
     from qosweb.server.connection.context import ConnectionContext
@@ -61,15 +62,23 @@ class Forwarding(Sending):
 
     # ---- the fast path
 
-    def _forward_plain(self, known: ForwardHead, data: bytes, start: int, now: float) -> int:
-        """Forward a plain request, whose body begins at ``start``. Returns its end; 0, without effect: not possible."""
+    def _forward_plain(self, known: ForwardHead, data: bytes, start: int, now: float, *, may_wait: bool = False) -> int:
+        """Forward a plain request, whose body begins at ``start``. Returns its end; 0, without effect: not possible.
+
+        ``may_wait``: if it cannot start at once, let it pass only the stages in which it may have to wait.
+        """
         assert self._transport is not None
         end = start + known.head.length
         if end > len(data):
             return 0
         relay = begin(self._context, known, data[start:end], self._transport, self, now)
         if relay is None:
-            return 0
+            exchange = waiting_exchange(self._context, known, data[start:end], self, now) if may_wait else None
+            if exchange is None:
+                return 0
+            exchange.stage = LOOK_UP_FILE
+            self._run(exchange)
+            return end
         self._relay = relay
         self._blocked = True
         self._mark_at = 0.0

@@ -62,12 +62,7 @@ def begin(
     This is the one place where a request of this path asks for admission: to its class, and to the server.
     """
     services, page = context.services, known.page
-    if context.connections.draining or (
-        page.may_be_file
-        and not body
-        and services.store.root is not None
-        and not services.store.is_absent(known.store_key, now)
-    ):
+    if not _is_for_server(context, known, body, now):
         return None
     server = page.route.pick(now)
     if server is None:
@@ -85,6 +80,42 @@ def begin(
     relay = PlainRelay(context, known, body, transport, client, server, connection, hold, now)
     relay.send()
     return relay
+
+
+def _is_for_server(context: ConnectionContext, known: ForwardHead, body: bytes, now: float) -> bool:
+    """Whether no file here takes precedence, as far as is known, and the node takes new requests."""
+    store = context.services.store
+    if context.connections.draining:
+        return False
+    return not known.page.may_be_file or bool(body) or store.root is None or store.is_absent(known.store_key, now)
+
+
+def waiting_exchange(
+    context: ConnectionContext, known: ForwardHead, body: bytes, client: PlainClient, now: float
+) -> Exchange | None:
+    """The exchange of a plain request that has to wait for a server. None if it has to pass all stages.
+
+    It is as the stages before the look-up of a file would leave it.
+    """
+    if context.services.releases is not None or not _is_for_server(context, known, body, now):
+        return None
+    return _exchange(context, known, body, client, now)
+
+
+def _exchange(
+    context: ConnectionContext, known: ForwardHead, body: bytes, client: PlainClient, arrived: float
+) -> Exchange:
+    page, head, services = known.page, known.head, context.services
+    exchange = Exchange(head, bool(body), client.client, arrived, arrived, client.resume_exchange, client.proxy)
+    exchange.host, exchange.target, exchange.key = page.host, page.target, page.key
+    exchange.account, exchange.outgoing = known.account, known.outgoing
+    exchange.is_recorded = True  # nothing of it is: see `Classifier.class_of_head`
+    if body:
+        now = services.clock.read()
+        request_body = RequestBody(head, client.client, now, services.body_limits, services.small_bodies)
+        request_body.feed(body, now)
+        exchange.request_body = request_body
+    return exchange
 
 
 class PlainRelay:
@@ -258,8 +289,7 @@ class PlainRelay:
     def promote(self) -> Relay:
         """Let a full relay continue: something about the request or its response is not plain."""
         context, known, client, connection = self._context, self.known, self._client, self._connection
-        now = context.services.clock.read()
-        exchange = self._exchange(now)
+        exchange = self._exchange()
         place = ForwardTarget(known.page.target.origin_form, known.page.route)
         relay = Relay(context, exchange, place, self._transport, client)
         relay.take_over(self._server, connection, self._wire_id, self.started)
@@ -270,24 +300,14 @@ class PlainRelay:
         client.on_promoted(relay, exchange)
         return relay
 
-    def _exchange(self, now: float) -> Exchange:
-        context, known, client = self._context, self.known, self._client
-        page, head, services = known.page, known.head, context.services
-        exchange = Exchange(
-            head, bool(self._body), client.client, self.started, self.started, client.resume_exchange, client.proxy
-        )
-        exchange.host, exchange.target, exchange.key = page.host, page.target, page.key
-        exchange.account, exchange.outgoing = known.account, known.outgoing
-        exchange.is_recorded = True  # nothing of it is: see `Classifier.class_of_head`
+    def _exchange(self) -> Exchange:
+        context = self._context
+        exchange = _exchange(context, self.known, self._body, self._client, self.started)
         exchange.was_delayed = True
         exchange.rid = context.recorder.rid_of(self.number)
         exchange.request_id = self.request_id
-        exchange.permit = services.admission.permit_for(self.hold)
+        exchange.permit = context.services.admission.permit_for(self.hold)
         exchange.slot = exchange.permit if exchange.permit.queue is not None else None
-        if self._body:
-            body = RequestBody(head, client.client, now, services.body_limits, services.small_bodies)
-            body.feed(self._body, now)
-            exchange.request_body = body
         if self.status:
             exchange.first_byte_at = self.first_byte_at
             exchange.upstream_s = self.first_byte_at - self.started

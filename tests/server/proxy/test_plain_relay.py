@@ -161,6 +161,45 @@ def test_a_body_that_comes_in_pieces_passes(node: RunningNode) -> None:
             assert connection.read_reply().body == BIG[:5000]
 
 
+def test_a_request_that_has_to_wait_is_forwarded_and_logged_as_on_the_full_path(tmp_path: Path) -> None:
+    def respond_late(talk: Talk) -> None:
+        if talk.path == "/slow":
+            talk.pause(0.2)
+        respond(talk)
+
+    with MisbehavingServer(respond_late) as server:
+        config, spec = tmp_path / "qosweb.toml", tmp_path / "spec.webqos"
+        config.write_text(f"[[upstream]]\nurl = '{server.url}'\nslots = 1\n")
+        spec.write_text(SPEC)
+        options = ("--config", str(config), "--spec", str(spec), "--access-log-fields", "query,user_agent")
+        with RunningNode(None, tmp_path, *options, "--client-share", "100%", "--trust-proxy", "127.0.0.1") as node:
+            for method, body in (("GET", None), ("POST", b"x" * 3000)):
+                replies = []
+                for lines in (FULL, b"", b"", b""):  # the head of the last one is known
+                    data = request("echo?a=b", method=method, body=body)
+                    data = data.replace(b"\r\n", b"\r\nX-Forwarded-For: 203.0.113.7\r\n" + lines, 1)
+                    with node.connect() as first, node.connect() as second:
+                        first.send(request("slow"))
+                        wait_for(lambda: in_service(node) == 1 or None, "the first request")
+                        second.send(data)
+                        reply = second.read_reply()
+                        replies.append((reply.status, reply.body, sorted(reply.headers)))
+                        assert first.read_reply().status == 200
+                assert replies == replies[:1] * 4
+                assert replies[0][:2] == (200, body or b"")
+
+                def find(method: str = method) -> list[dict[str, object]] | None:
+                    found = [line for line in node.log() if (line["path"], line["method"]) == ("/echo", method)]
+                    return found if len(found) == 4 else None
+
+                logged_lines = wait_for(find, f"the lines of {method}")
+                assert all(float(str(line["queue_ms"])) > 20 for line in logged_lines), logged_lines
+                times = ("ts", "rid", "queue_ms", "service_ms", "total_ms", "first_byte_ms", "work")
+                same = [{name: line[name] for name in line if name not in times} for line in logged_lines]
+                assert same == same[:1] * 4
+                assert same[0]["client"] == "203.0.113.7"
+
+
 def test_pipelined_requests_get_their_responses_in_order(node: RunningNode) -> None:
     warm(node)
     names = ["ok", "created", "missing", "date", "ok", "empty", "missing"] * 3
