@@ -55,8 +55,8 @@ OPEN_END = 256  # packets beyond the known ones that are asked for when the end 
 class Incoming:
     """A message that is being received."""
 
-    __slots__ = ("arrived", "asked", "denied", "gaps", "heard_at", "heard_of", "meter", "nak_at", "parameters",
-                 "producer", "report_at", "reported", "rounds", "told_at")  # fmt: skip
+    __slots__ = ("arrived", "denied", "gaps", "heard_at", "meter", "nak_at", "parameters",
+                 "producer", "report_at", "reported", "rounds", "sender", "tell_at", "unanswered")  # fmt: skip
 
     def __init__(self, producer: ProcessId, parameters: Parameters, now: float) -> None:
         self.producer = producer
@@ -64,14 +64,14 @@ class Incoming:
         self.meter = ReceptionMeter(now)
         self.gaps = Gaps()
         self.heard_at = -inf  # when a packet of it arrived
-        self.heard_of = producer  # who sent that packet: the producer, or a member that repairs
+        self.sender = producer  # of that packet: the producer, or a member that repairs
         self.arrived = 0  # packets
         self.reported = 0  # of these, the producer was told
         self.rounds = NakRounds()
         self.nak_at = inf  # when to ask for packets that were not asked for yet
-        self.asked = 0  # NAKs sent since the last new packet arrived
+        self.unanswered = 0  # NAKs sent since the last new packet arrived
         self.denied: set[ProcessId] = set()  # members that do not have the packets
-        self.told_at = inf  # when to tell the coordinator (again) that the message is complete
+        self.tell_at = inf  # when to tell the coordinator (again) that the message is complete
         self.report_at = now + PROGRESS_BEATS * self.heartbeat_s  # when to report progress to the producer
 
     @property
@@ -139,8 +139,8 @@ class Consumer:
             is_gap = data.packet > seen
             if gaps.arrived(data.packet, is_end=data.is_end):
                 message.arrived += 1
-                message.asked = 0
-                message.heard_of = sender
+                message.unanswered = 0
+                message.sender = sender
                 message.meter.on_packet(self._context.now, data.packet)
                 if is_gap:
                     message.meter.on_lost(data.packet - seen)
@@ -184,7 +184,7 @@ class Consumer:
         if now >= self.ready_at:
             self._tell_ready()
         for number, message in list(self.incoming.items()):
-            if now >= message.told_at:
+            if now >= message.tell_at:
                 self._tell_complete(number, message)
             if now >= message.report_at:
                 self._report(number, message)
@@ -195,7 +195,7 @@ class Consumer:
         if not self.is_member:
             return self.join_at if self._context.coordinator is not None else inf
         incoming = self.incoming.values()
-        first = min((min(one.nak_at, one.rounds.due_at, one.told_at, one.report_at) for one in incoming), default=inf)
+        first = min((min(one.nak_at, one.rounds.due_at, one.tell_at, one.report_at) for one in incoming), default=inf)
         return min(first, self.ready_at)
 
     def complete_packets(self, number: int) -> int | None:
@@ -241,7 +241,7 @@ class Consumer:
         """After a change of a message: is it complete, or is something missing?"""
         if message.gaps.is_complete:
             message.nak_at = message.report_at = inf
-            if message.told_at == inf:
+            if message.tell_at == inf:
                 self._report(number, message)
                 if self._context.knowledge.status(number) is not Status.ACCEPTED:
                     self._tell_complete(number, message)
@@ -263,9 +263,9 @@ class Consumer:
     def _tell_complete(self, number: int, message: Incoming) -> None:
         context = self._context
         if context.knowledge.status(number) in (Status.ACCEPTED, Status.REJECTED):
-            message.told_at = inf
+            message.tell_at = inf
             return
-        message.told_at = context.now + COMPLETE_BEATS * context.flow.heartbeat_s
+        message.tell_at = context.now + COMPLETE_BEATS * context.flow.heartbeat_s
         if context.coordinator is not None:
             context.send(context.coordinator, Complete(self._header(), number))
 
@@ -347,7 +347,7 @@ class Consumer:
     def _nak(self, number: int, message: Incoming) -> bool:
         """Asks for missing packets of a message. False: nobody has them, and this process joins again."""
         context = self._context
-        again_s = message.meter.wait_s(message.heartbeat_s, message.asked) + self._patience(message)
+        again_s = message.meter.wait_s(message.heartbeat_s, message.unanswered) + self._patience(message)
         asked_to = message.rounds.asked_to
         ranges = message.rounds.take(message.gaps, context.now, context.now + again_s, NAK_RANGES_MAX)
         is_accepted = context.knowledge.status(number) is Status.ACCEPTED
@@ -366,10 +366,10 @@ class Consumer:
         if message.rounds.asked_to > asked_to:
             first = next(max(first, asked_to) for first, end in ranges if end > asked_to)
             message.meter.on_nak(context.now, first, context.now + again_s)
-        elif message.asked:
+        elif message.unanswered:
             message.meter.on_silence(context.now, context.now + again_s)
         self.naks += 1
-        message.asked += 1
+        message.unanswered += 1
         context.send(target, Nak(self._wish(message), number, ranges))
         return True
 
@@ -380,11 +380,11 @@ class Consumer:
             return message.producer  # undecided: only the producer has to have it
         members = context.knowledge.members
         able = [member for member in members if member not in message.denied and member != context.me]
-        if message.asked < SAME_NAKS and message.heard_of in able:
-            return message.heard_of
-        if not able or message.asked > UNANSWERED_MAX + 4 * len(members):
+        if message.unanswered < SAME_NAKS and message.sender in able:
+            return message.sender
+        if not able or message.unanswered > UNANSWERED_MAX + 4 * len(members):
             return None
-        return able[message.asked % len(able)]
+        return able[message.unanswered % len(able)]
 
     def _ask_to_join(self) -> None:
         context = self._context

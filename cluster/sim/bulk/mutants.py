@@ -166,7 +166,7 @@ BULK_MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "only the producer is asked", CONSUMER,
-        "        return able[message.asked % len(able)]",
+        "        return able[message.unanswered % len(able)]",
         "        return message.producer",
         "an accepted message cannot be had once its producer has crashed",
         equivalent="the member gives up after some NAKs and joins again, as in the paper",
