@@ -217,15 +217,7 @@ BULK_MUTANTS: tuple[Mutant, ...] = (
         "                is_end = packet == packets - 1",
         "                is_end = packet >= packets - 2",
         "members deliver a message without its end",
-        shown_by=300,
-    ),
-    Mutant(
-        "a repair is one burst", REPAIRS,
-        "        for key in list(islice(self._queue, ceil(min(PACE, flow.window) / SLICES))):",
-        "        keys = list(islice(self._queue, ceil(min(PACE, flow.window) / SLICES)))\n"
-        "        self._queue = dict.fromkeys(keys)\n        for key in keys:",
-        "a member that missed most of a long message waits for minutes once its producer is gone",
-        shown_by=18,
+        shown_by=7,
     ),
     # ---- flow control
     Mutant(

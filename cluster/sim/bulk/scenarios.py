@@ -89,7 +89,8 @@ def _inject_leaver(world: BulkWorld, chance: SeededRandom, names: str) -> None:
     at = chance.between(0.3, 0.8)
     producer, away = chance.sample(names, 2)
     world.events.at(at, setattr, world, "leaver", producer)
-    world.events.at(at, world.send, producer, 1000)
+    is_fast = world.loss < 0.1 and world.room > 4
+    world.events.at(at, world.send, producer, 1000 if is_fast else 100)
     world.events.at(at + chance.between(0.0, 0.3), world.split, [{away}, set(names) - {away}])
     world.events.at(at + chance.between(1.0, 3.0), world.heal)
 

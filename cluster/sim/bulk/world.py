@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from cluster.bulk.packets import AnyPacket
 
 SESSION = 7
-REST_S = 20.0  # virtual seconds within which a run comes to rest after the faults
+REST_S = 60.0  # virtual seconds within which a run comes to rest after the faults
 LATE = 0.03  # of the proposals wait in the order's queue, perhaps until after a change of the view
 LATE_S = 0.5  # for so long, at most
 DETECT_S = 0.15  # until a change of connectivity becomes a view

@@ -6,9 +6,18 @@ from cluster.bulk.consumer import KEPT
 from cluster.bulk.effects import Discard, SendTo
 from cluster.bulk.packets import DataPacket, EmptyPacket, Nak, NakDeny, RecentMessage, Status
 from cluster.bulk.repairs import QUEUE_MAX
+from cluster.sim.mutation import Mutant
 from tests.cluster.bulk.single import A, B, C, Single
+from tests.support.mutants import assert_a_test_catches
 
 WINDOW = 8  # of `Single`
+ONE_BURST = Mutant(
+    "a repair is one burst", "cluster.bulk.repairs",
+    "        for key in list(islice(self._queue, ceil(min(PACE, flow.window) / SLICES))):",
+    "        keys = list(islice(self._queue, ceil(min(PACE, flow.window) / SLICES)))\n"
+    "        self._queue = dict.fromkeys(keys)\n        for key in keys:",
+    "a member that missed most of a long message waits for minutes once its producer is gone",
+)  # fmt: skip
 
 
 def holder(packets: int) -> Single:
@@ -47,6 +56,10 @@ def test_one_nak_brings_all_packets_at_a_steady_rate() -> None:
     assert 5 * WINDOW <= len(part) <= 6 * WINDOW
     single.beats(12)
     assert part + sent_packets(single) == list(range(10, 100))
+
+
+def test_a_repair_of_one_burst_is_noticed() -> None:
+    assert_a_test_catches(ONE_BURST, test_one_nak_brings_all_packets_at_a_steady_rate)
 
 
 def test_a_packet_that_waits_is_queued_once_for_each_member() -> None:
