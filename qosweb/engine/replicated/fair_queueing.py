@@ -12,16 +12,20 @@ that demands less than it is guaranteed: its share is its demand. If that were i
 long as at a server of its own that is fully used, though other classes use more than they are guaranteed. With the
 greater weight its requests are next, and it still starts no more than it demands. The classes that demand more than
 their shares get the rest in the ratio of their shares.
+For KEPT_MS after a class demanded more than its share, it counts as one that demands everything. Others use its pauses
+and are charged by the shares that they had before. If the weight of a class rose with the pause of another, a class
+with an upper bound would not make up for what it used beyond the bound.
 
 Returning classes. A queue is often empty for a moment, although its class demands more than it gets. Others use the
 gap, and their virtual times advance. The class makes up for it: it keeps its virtual time if it waited within the last
-KEPT_MS, in which most of what came before ceases to count as demand (see `flows`). A longer memory would let a class
-make up for a lull in which it wanted little, and others then get less than they are due. A class that is away for
-longer has no credit: it starts at the least virtual time of the classes that have waited within KEPT_MS, and thus does
-not wait until others have made up for their gaps. Credit is bounded: no class that begins to wait is further behind the
-last start than what the whole capacity does in CREDIT_MS. To make up for that takes w_k CREDIT_MS of the pipe for class
-k, and at most CREDIT_MS for all classes together: that is the longest time for which a class that used the gaps is held
-back.
+KEPT_MS, in which most of what came before ceases to count as demand (see `flows`). A request that starts at once in a
+full pipe, because its class is behind, would have waited otherwise: it counts as one that waits. A longer memory would
+let a class make up for a lull in which it wanted little, and others then get less than they are due. A class that is
+away for longer has no credit: it starts at the least virtual time of the classes that have waited within KEPT_MS, and
+does not wait until others have made up for their gaps. (Always-available classes are not charged: their virtual times
+say nothing.) Credit is bounded: no class that begins to wait is further behind the last start than what the whole
+capacity does in CREDIT_MS. To make up for that takes w_k CREDIT_MS of the pipe for class k, and at most CREDIT_MS for
+all classes together: that is the longest time for which a class that used the gaps is held back.
 Grants run ahead of free channels (see `pipes`), but not in a gap: while a class that was short of capacity within
 KEPT_MS does not wait, a class with a greater virtual time starts only where a channel is free. The other class may
 return before one would be. That holds from the moment when its last waiting request starts.
@@ -144,7 +148,11 @@ class FairScheduler(ABC, Generic[PlaceId, AnyPlace, AnyStart]):
     def _join(self, chosen: ClassState, now_ms: int) -> None:
         """A class has no credit: it starts with the class that is furthest behind, and just before it."""
         since_ms = now_ms - KEPT_MS
-        others = [one.virtual for one in self.classes if one is not chosen and one.has_waited_since(since_ms)]
+        others = [
+            one.virtual
+            for one, always in zip(self.classes, self.bound.always, strict=True)
+            if one is not chosen and not always and one.has_waited_since(since_ms)
+        ]
         chosen.virtual = max(chosen.virtual, self._virtual_min, min([self.virtual, *others]) - 1)
 
     def forget(self) -> None:
@@ -153,10 +161,22 @@ class FairScheduler(ABC, Generic[PlaceId, AnyPlace, AnyStart]):
         for one in self.classes:
             one.virtual, one.spare_cost = self.virtual, self.spare
 
-    def change_shares(self, shares: tuple[int, ...], now_ms: int) -> None:
-        """Set the shares. A class that waited without a share and has one now gets no credit for the time between."""
-        self.short = [one for one in self.classes if one.short_ms > now_ms - KEPT_MS]
-        for one, before, now in zip(self.classes, self.shares, shares, strict=False):
+    def divide(self, demand_ppm: list[int], now_ms: int) -> None:
+        """Divide the capacity. A class that waited without a share and has one now gets no credit for the time between.
+
+        A class that was short of capacity within KEPT_MS counts as one that demands everything.
+        """
+        since_ms, classes, always = now_ms - KEPT_MS, self.classes, self.bound.always
+        asked = [
+            PPM if one.short_ms > since_ms and not first else ask
+            for one, ask, first in zip(classes, demand_ppm, always, strict=True)
+        ]
+        shares = self.bound.shares(asked)
+        for one, share, ask in zip(classes, shares, demand_ppm, strict=True):
+            if share < ask:
+                one.short_ms = now_ms
+        self.short = [one for one in classes if one.short_ms > since_ms]
+        for one, before, now in zip(classes, self.shares, shares, strict=False):
             if now and not before and one.waiting:
                 self._join(one, now_ms)
         self.set_shares(shares)

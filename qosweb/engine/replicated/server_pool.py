@@ -269,11 +269,7 @@ class ServerPool:
         demand = [
             demand_ppm(one, capacity, always=always) for one, always in zip(self.classes, bound.always, strict=True)
         ]
-        shares = bound.shares(demand)
-        for one, share, asked in zip(self.classes, shares, demand, strict=True):
-            if share < asked:
-                one.short_ms = now_ms
-        scheduler.change_shares(shares, now_ms)
+        scheduler.divide(demand, now_ms)
 
     def schedule(self) -> None:
         scheduler, now_ms, machine = self.scheduler, self.time_ms, self.machine

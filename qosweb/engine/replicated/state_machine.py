@@ -167,6 +167,8 @@ class QosStateMachine:
             if (origin, number) not in pipe.channels:
                 if number in pipe.waiting:
                     self._cancel(origin, pipe, number)
+                if not pipe.has_free_channel:
+                    self.classes[number_of[class_number]].backlog_ms = self.time_ms
                 paid = self._started_at_once(number_of[class_number], 1, cost)
                 self._hold(origin, pipe, number, number_of[class_number], cost, *paid)
         self._wait(origin, pipe, batch.submitted, number_of)
@@ -409,11 +411,7 @@ class QosStateMachine:
         demand = [
             demand_ppm(one, capacity, always=always) for one, always in zip(self.classes, bound.always, strict=True)
         ]
-        shares = bound.shares(demand)
-        for one, share, asked in zip(self.classes, shares, demand, strict=True):
-            if share < asked:
-                one.short_ms = self.time_ms
-        self.scheduler.change_shares(shares, self.time_ms)
+        self.scheduler.divide(demand, self.time_ms)
 
     def _schedule(self) -> None:
         now_ms, me, scheduler = self.time_ms, self.me, self.scheduler

@@ -70,6 +70,24 @@ MUTANTS: tuple[Mutant, ...] = (
         "a class does not make up for the gaps in its queue",
     ),
     Mutant(
+        "a pause changes the weights at once", "qosweb.engine.replicated.fair_queueing",
+        "            PPM if one.short_ms > since_ms and not first else ask",
+        "            ask",
+        "a class keeps what it uses beyond its upper bound while another class pauses",
+    ),
+    Mutant(
+        "a class that exceeds the pipe is away", "qosweb.engine.replicated.state_machine",
+        "                    self.classes[number_of[class_number]].backlog_ms = self.time_ms",
+        "                    pass",
+        "a class whose requests start at once because it is behind does not make up for its gaps",
+    ),
+    Mutant(
+        "always-available classes give credit", "qosweb.engine.replicated.fair_queueing",
+        "            if one is not chosen and not always and one.has_waited_since(since_ms)",
+        "            if one is not chosen and one.has_waited_since(since_ms)",
+        "a class that was away is preferred because an always-available class waited",
+    ),
+    Mutant(
         "credit is unbounded", "qosweb.engine.replicated.fair_queueing",
         "            chosen.virtual = max(chosen.virtual, self._virtual_min)",
         "            pass",

@@ -39,16 +39,16 @@ class Line(Cluster):
         self.cost_of: dict[int, int] = {}
         self.next = 1
         self.served = 1  # the request that has the channel
-        self.tell("a", 0, started=[(self._new("default", LONG), self.number("default"), LONG)])
+        self.tell("a", 0, started=[(self.new("default", LONG), self.number("default"), LONG)])
 
-    def _new(self, name: str, cost: int) -> int:
+    def new(self, name: str, cost: int) -> int:
         number, self.next = self.next, self.next + 1
         self.class_of[number], self.cost_of[number] = name, cost
         return number
 
     def wait(self, name: str, costs: Iterable[int]) -> None:
         class_number = self.number(name)
-        self.tell("a", submitted=[(self._new(name, cost), class_number, cost) for cost in costs])
+        self.tell("a", submitted=[(self.new(name, cost), class_number, cost) for cost in costs])
 
     def round(self) -> tuple[str, int]:
         """What runs ends; who is next?"""
@@ -166,6 +166,46 @@ def test_nothing_is_granted_ahead_when_the_last_request_of_a_class_that_is_behin
     cluster.effects.clear()
     cluster.tell("a", finished=[(1, LONG)])
     assert [one.number for one in cluster.effects if isinstance(one, Granted)] == [of_a[0], *of_b]
+
+
+def test_class_that_starts_requests_in_a_full_pipe_is_not_away() -> None:
+    """Its requests exceed the pipe, because it is behind: they do not wait, but the class wants more than it gets."""
+    line = Line(TWO)
+    line.wait("/a", [SHORT] * 40)
+    line.wait("/b", [SHORT] * 3)
+    for _ in line.rounds(8):
+        pass
+    exceeds = line.new("/b", 1000)
+    line.tell("a", KEPT_MS - 100, started=[(exceeds, line.number("/b"), 1000)])
+    line.tell("a", finished=[(exceeds, 1000)])
+    before = line.virtual("/b")
+    assert {name for name, _ in line.rounds(4)} == {"/a"}
+    line.tell("a", KEPT_MS + 100)
+    line.wait("/b", [SHORT])
+    assert line.virtual("/b") == before
+
+
+def test_class_above_its_bound_is_charged_by_the_bound_while_the_other_class_pauses() -> None:
+    cluster = Cluster(CHANNEL + "</a>.server_resource < 10%\n</b>.server_resource > 50%\n", "a", RATE)
+    a, b, scheduler = cluster.number("/a"), cluster.number("/b"), cluster.machine.scheduler
+    cluster.tell("a", 0, submitted=[(number, a, SHORT) for number in range(1, 21)])
+    cluster.tell("a", 20, submitted=[(number, b, SHORT) for number in range(21, 31)])
+    cluster.tell("a", 40, cancelled=list(range(21, 31)))
+    for at_ms in range(100, KEPT_MS, 100):
+        cluster.tell("a", at_ms)
+        assert scheduler.weights[a] == PPM // 10
+    cluster.tell("a", KEPT_MS + 100)  # now the other class is away
+    assert scheduler.weights[a] > PPM // 2
+
+
+def test_always_available_class_gives_no_credit_to_a_class_that_joins() -> None:
+    line = Line("</now>.available = always\n" + TWO)
+    line.wait("/now", [SHORT])
+    line.wait("/a", [SHORT] * 40)
+    for _ in line.rounds(20):
+        pass
+    line.wait("/b", [SHORT] * 40)
+    assert Counter(name for name, _ in line.rounds(16))["/a"] in (3, 4)
 
 
 def test_class_that_was_away_for_longer_does_not_catch_up() -> None:

@@ -30,6 +30,12 @@ SEEDS_MAX = 8
 NOTICED_BY: dict[str, Callable[[], None]] = {
     "waiting classes demand everything": partial(test_sample_load.hold_the_ceiling_on_one_node, seeds=4),
     "virtual time is forgotten at once": partial(test_sample_load.hold_the_ceiling_on_one_node, seeds=4),
+    "a pause changes the weights at once":
+        test_scheduler.test_class_above_its_bound_is_charged_by_the_bound_while_the_other_class_pauses,
+    "a class that exceeds the pipe is away":
+        test_scheduler.test_class_that_starts_requests_in_a_full_pipe_is_not_away,
+    "always-available classes give credit":
+        test_scheduler.test_always_available_class_gives_no_credit_to_a_class_that_joins,
     "grants run ahead in gaps": test_sample_load.test_one_node_holds_the_ceiling_though_few_requests_wait,
     "grants run ahead of the last request of a class":
         test_scheduler.test_nothing_is_granted_ahead_when_the_last_request_of_a_class_that_is_behind_starts,

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     import pytest
 
 FREE_MEAN_MAX, FREE_MAX, USED_MIN = 11.5, 12.5, 97.0  # per cent
-ONE_NODE_MEAN_MAX = 10.95
+ONE_NODE_MEAN_MAX = 10.5
 FREE_MORE_MAX = 3.5  # points: about three free pages in a window of ten seconds
 NIGHT_MEAN_MAX = 60.0
 UNSERVED_MAX = 10.0
