@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from loadgen.experiments.scenarios.contention import CONTENTION
 from loadgen.experiments.scenarios.fixed_shares import ALWAYS_16K, ALWAYS_128K, SHARES_16K, SHARES_128K, SIZES
 from loadgen.experiments.scenarios.flash_crowd import FLASH_CROWD
+from loadgen.experiments.scenarios.full_resource import LINE, PROCESSOR
 from loadgen.experiments.scenarios.partition import PARTITION
 from loadgen.experiments.scenarios.peers import PEERS
 from loadgen.experiments.scenarios.response import RESPONSE
@@ -34,5 +35,7 @@ CATALOGUE: tuple[Experiment, ...] = (
     PEERS,
     UPSTREAM,
     UPSTREAM_FAILING,
+    PROCESSOR,
+    LINE,
 )
 BY_NAME = {experiment.name: experiment for experiment in CATALOGUE}

@@ -19,6 +19,8 @@ from loadgen.experiments.findings import Check, Table
 from loadgen.experiments.judging import HEAD_BYTES, STRICT, WARM_UP_S
 from loadgen.experiments.processes import environment
 from loadgen.experiments.scenarios.contention import EDGE_POINTS, ContentionExperiment
+from loadgen.experiments.scenarios.full_resource import LINE, PROCESSOR
+from loadgen.experiments.scenarios.full_resource import POINTS as FULL_POINTS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -61,14 +63,17 @@ def analyse(done: Sequence[CompletedExperiment], out: Path, size: Size, say: Cal
         say(f"  the logs were not analysed: {trouble}")
 
 
-def _points(name: str) -> float:
-    """Allowed deviation of a share in a window, in points."""
-    return EDGE_POINTS if name == ContentionExperiment().name else STRICT.window_points
+def _points(name: str) -> tuple[float, float]:
+    """Allowed deviation of a share in a window, and in the whole run, in points."""
+    if name in (PROCESSOR.name, LINE.name):
+        return FULL_POINTS, FULL_POINTS
+    return EDGE_POINTS if name == ContentionExperiment().name else STRICT.window_points, STRICT.whole_points
 
 
-def _command(logs: dict[str, Path], out: Path, size: Size, points: float) -> list[str]:
+def _command(logs: dict[str, Path], out: Path, size: Size, points: tuple[float, float]) -> list[str]:
     """In a quick run, windows have too few responses to be judged; the whole run is judged."""
-    tolerance = ("100%", "4%") if size.quick else (f"{points:g}%", f"{STRICT.whole_points:g}%")
+    of_window, of_run = points
+    tolerance = ("100%", f"{max(4.0, 2 * of_run):g}%") if size.quick else (f"{of_window:g}%", f"{of_run:g}%")
     return [
         sys.executable, "-m", "qosweb", "analyze", "--each", "--json", "--out", str(out / FOLDER),
         "--tolerance", tolerance[0], "--run-tolerance", tolerance[1], "--window", f"{STRICT.window_s:g}s",

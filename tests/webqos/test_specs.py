@@ -20,6 +20,7 @@ FILES = sorted(SPECS.rglob("*.webqos"))
 EXPERIMENTS = (
     "shares-16k", "shares-128k", "always-16k", "always-128k", "sizes", "flash-crowd", "contention", "throughput",
     "response", "scale-out", "partition", "successive-failures", "peers", "upstream", "upstream-failing",
+    "processor", "line",
 )  # fmt: skip
 MONDAY_NOON = Environment(time_s=12 * 3600, weekday=0)
 MB = 1 << 20

@@ -353,6 +353,8 @@ QUICK_CRITERIA = {
     "peers": ("92 %", "80 %"),
     "upstream": ("92 %", "80 %"),
     "upstream-failing": ("90 %", "70 %"),
+    "processor": ("within 4 points", "within 8 points"),
+    "line": ("within 4 points", "within 8 points"),
 }
 
 
