@@ -38,7 +38,8 @@ if TYPE_CHECKING:
     from loadgen.experiments.workbench import Workbench
 
 OURS, NGINX = "qosweb", "nginx"
-SIZE = 64 * KB
+SIZE = 64 * KB  # on the line
+PROCESSOR_SIZE = 256 * KB  # large, so that the server needs more processor time than the clients
 POINTS, QUICK_POINTS = 4.0, 8.0
 LINE_MBIT = 40
 LINE_BUFFER_S = 0.08
@@ -119,7 +120,8 @@ class FullResourceExperiment(NamedTuple):
 
     def _measure(self, bench: Workbench, network: NamespaceNetwork | None) -> ExperimentFindings:
         seconds = bench.lasting(12.0, 6.0)
-        root = make_site(bench.scratch / "site", {"/a": SIZE, "/b": SIZE})
+        size = SIZE if self.is_line else PROCESSOR_SIZE
+        root = make_site(bench.scratch / "site", {"/a": size, "/b": size})
         root.chmod(0o755)
         found: list[FullResourceMeasurement] = []
         with ExitStack() as stack:
@@ -130,7 +132,8 @@ class FullResourceExperiment(NamedTuple):
             if network is not None:
                 place = NodePlace(network.address(OURS), tuple(network.at(OURS)), partial(network.within, OURS))
             node = nodes.begin(OURS, place)
-            _pin(node.process.pid, 0)
+            if network is None:
+                _pin(node.process.pid, 0)
             host, _, port = node.wait().url.removeprefix("http://").rpartition(":")
             servers = [(OURS, host, int(port))]
             if has_nginx := shutil.which("nginx") is not None:
@@ -228,7 +231,8 @@ def _start_nginx(bench: Workbench, network: NamespaceNetwork | None, root: Path,
     before = [] if network is None else network.at(NGINX)
     process = start([*before, "nginx", "-e", str(folder / "nginx.log"), "-c", str(config)], folder / "said.txt")
     stack.callback(end, process)
-    _pin(process.pid, 0)
+    if network is None:
+        _pin(process.pid, 0)
     return host, port
 
 
@@ -242,7 +246,8 @@ def _load(
         *(f"{'/' + page_of(name).lstrip('/')}:{count}" for name, count in counts),
     ]  # fmt: skip
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment())
-    _pin(process.pid, 1)
+    if network is None:
+        _pin(process.pid, 1)
     try:
         said, wrong = process.communicate(timeout=seconds + 90)
     except subprocess.TimeoutExpired:
@@ -255,7 +260,7 @@ def _load(
 
 
 def _pin(process: int, core: int) -> None:
-    """Give server and clients a processor each, where there are two."""
+    """Pin a process to a processor. Server and clients get one each, where there are two."""
     cores = sorted(os.sched_getaffinity(0))
     if len(cores) > 1:
         os.sched_setaffinity(process, {cores[core]})

@@ -23,8 +23,8 @@ connections waited for the network most of the time; connections that wait for t
 without a queue is a policer. A queue that does not shrink although R fell by 30 % is not ours. After a release the law
 waits for 3 s before it tries again, and longer each time, up to a minute.
 
-SHORT_S is above the jitter of an event loop (it is CoDel's target). TARGET_S is less, because a class of which n
-responses of s bytes are asked for at a time gets at most n s / TARGET_S. H is above twice the loop's delay.
+TARGET_S is above the jitter of an event loop (it is CoDel's target). While responses are small it is half of that: a
+class with n connections gets at most n responses in the time of the queue. H is above twice the loop's delay.
 Pure: times and observations are arguments. Neighbours: `line_samples` makes the observations from TCP_INFO.
 """
 
@@ -36,8 +36,9 @@ from math import inf
 from typing import NamedTuple
 
 TICK_S = 0.025
-TARGET_S = 0.0025
-SHORT_S = 0.005  # a queue of this length is one
+TARGET_S = 0.005
+TARGET_MIN_S = 0.0025  # while responses are small
+QUEUED_RESPONSES = 4  # that fit into a queue of TARGET_S, unless it would be shorter than TARGET_MIN_S
 LOSS_MAX = 0.025
 BUSY_MIN = 0.5
 FULL_TICKS = 3
@@ -90,6 +91,7 @@ class LineLaw:
         self.rate = inf  # bytes per second; infinite: released
         self._most_bps = most_bps
         self.state = LineState.RELEASED
+        self.piece = 0.0  # mean bytes of what is sent at a time: a small response, or a part of a large one; 0: large
         self.queue_s = 0.0
         self.delivered_bps = 0.0  # lam
         self.releases = 0  # because the queue was not ours
@@ -162,6 +164,12 @@ class LineLaw:
         return (self._repeated - self._losses[0][2]) / sent if sent > 100_000 else 0.0
 
     @property
+    def _target_s(self) -> float:
+        if not self.piece or not self.delivered_bps:
+            return TARGET_S
+        return min(TARGET_S, max(TARGET_MIN_S, QUEUED_RESPONSES * self.piece / self.delivered_bps))
+
+    @property
     def _is_backlogged(self) -> bool:
         return 2 * sum(self._backlogs) >= len(self._backlogs)
 
@@ -180,7 +188,7 @@ class LineLaw:
 
     def _detect(self, now: float, seen: Line, queue_s: float | None) -> None:
         """Hold the line once it is short."""
-        is_short = queue_s is not None and (self.queue_s > SHORT_S or self.loss > LOSS_MAX) and seen.busy > BUSY_MIN
+        is_short = queue_s is not None and (self.queue_s > TARGET_S or self.loss > LOSS_MAX) and seen.busy > BUSY_MIN
         self._full_ticks = self._full_ticks + 1 if is_short and now > self._again_at else 0
         if self._full_ticks >= FULL_TICKS:
             self.state, self.rate = LineState.HOLDING, self.delivered_bps
@@ -210,25 +218,26 @@ class LineLaw:
         self._growth = 0.0
         self._history.clear()
         self._queues.clear()
-        if floor_s > 2 * SHORT_S:
+        if floor_s > 2 * TARGET_S:
             self._release(now, is_foreign=True)
 
     def _follow(self, now: float, seen: Line, queue_s: float) -> None:
+        target_s = self._target_s
         # All requests of a closed loop may stand in the line's queue: none waits here until the rate is lower.
-        stands_in_line = queue_s > SHORT_S and seen.busy > BUSY_MIN
+        stands_in_line = queue_s > TARGET_S and seen.busy > BUSY_MIN
         is_backlogged, lam = self._is_backlogged or stands_in_line, self.delivered_bps
         if stands_in_line:
             self._backlog_at = now
-        if self.loss > LOSS_MAX and is_backlogged and queue_s < SHORT_S:  # a policer, or a very short buffer
+        if self.loss > LOSS_MAX and is_backlogged and queue_s < TARGET_S:  # a policer, or a very short buffer
             self._growth = 0.0
             self.rate = min(self.rate, 0.98 * max(rate for _, rate in self._rates))
-        elif queue_s >= TARGET_S / 2:
+        elif queue_s >= target_s / 2:
             self._growth = 0.0
             if is_backlogged:
                 horizon_s = 0.1 + 2 * self._base_s
-                change = min(0.05, max(-0.25, (TARGET_S - queue_s) / horizon_s))
+                change = min(0.05, max(-0.25, (target_s - queue_s) / horizon_s))
                 wanted = lam * (1 - min(0.3, self.loss)) * (1 + change)
-                self.rate = max(wanted, self.rate * (1 - min(0.25, 0.02 * queue_s / TARGET_S)))
+                self.rate = max(wanted, self.rate * (1 - min(0.25, 0.02 * queue_s / target_s)))
                 if self._episode is not None:  # to go further down, release and find out anew
                     self.rate = max(self.rate, 0.5 * self._episode.lam)
         elif seen.is_starved:
@@ -236,13 +245,13 @@ class LineLaw:
             known = 0.9 * max(rate for at, rate in self._rates if at > now - 0.6)
             step = TICK_S * min(4.0, 0.5 * 1.5 ** int(self._growth))
             self.rate = max(self.rate, lam, known) * (1 + step)
-        if queue_s > 2 * SHORT_S and is_backlogged:
+        if queue_s > 2 * TARGET_S and is_backlogged:
             self._watch_episode(now, queue_s, seen.in_kernel)
         else:
             self._episode = None
         if self.state is LineState.HOLDING and now - self._backlog_at > QUIET_S:
             self._release(now, is_foreign=False)
-        is_small = TARGET_S / 2 <= queue_s < 2 * SHORT_S
+        is_small = target_s / 2 <= queue_s < 2 * TARGET_S
         if self.state is LineState.HOLDING and now > self._drain_at and is_small and is_backlogged:
             self._drain = now, lam, inf, inf
             self.state, self.rate = LineState.DRAINING, lam / 2

@@ -105,6 +105,7 @@ class LineWatch:
         for _ in range(min(len(self._turn), READ_MAX)):
             self._read(self._turn.popleft(), now)
         was_released = law.state is LineState.RELEASED
+        law.piece = self._pacer.mean_cost
         law.tick(now, self._sampler.take(is_starved=self._pacer.take_starved()))
         is_released = law.state is LineState.RELEASED
         if not (was_released and is_released):

@@ -40,6 +40,7 @@ ALONE_QUANTUM = 256 << 10  # for a response that is the only one
 TURN_BYTES = 4 << 20  # sent in one turn of the event loop at most
 LENT_AFTER_S = 0.1
 STARVED_S = 0.05
+MEAN_OF = 4  # weight of the mean cost, in sends
 RECLAIMED_AT_ONCE = 32
 
 
@@ -113,7 +114,7 @@ class SendPacer:
         self._rate = UNLIMITED_BPS
         self._was_starved = False
         self._quantum = QUANTUM_MIN
-        self._last_cost = QUANTUM_MIN  # of the last send
+        self.mean_cost = float(QUANTUM_MIN)  # of recent sends
         self._tokens = self._at = 0.0
         self._blocked: deque[tuple[float, PacedFlow]] = deque()  # with the time since which, and in this order
         self._returned: deque[tuple[float, PacedFlow]] = deque()  # the same for those that want their channel back
@@ -231,7 +232,7 @@ class SendPacer:
     def _send(self, flow: PacedFlow, size: int, now: float) -> int:
         cost = flow.write(size)
         self._tokens -= cost
-        self._last_cost = cost
+        self.mean_cost += (cost - self.mean_cost) / MEAN_OF
         self._order.sent(flow, cost, now, self._quantum)
         if flow.is_closed:
             pass
@@ -264,7 +265,7 @@ class SendPacer:
         """Set the timer for the next tokens, or the next change of channels."""
         at: float | None = None
         if self._order.ready:
-            wanted = min(self._quantum, self._last_cost)  # small responses go one by one, each in its order
+            wanted = min(self._quantum, self.mean_cost)  # small responses go one by one, each in its order
             at = self._at + (wanted - self._tokens) / self._rate
         for waiting, after_s in ((self._blocked, LENT_AFTER_S), (self._returned, STARVED_S)):
             if waiting and (at is None or waiting[0][0] + after_s < at):
