@@ -234,6 +234,25 @@ def test_a_change_of_policy_forgets_what_was_measured_by_the_earlier_one() -> No
     assert queue.pool.scales == {}
 
 
+def test_the_load_is_that_of_the_busiest_resource() -> None:
+    gateway = Gateway(SHARES + "load > 80% => </a>.server_resource < 20%\n", report("app", 4), report("other", 4))
+    gateway.load("/a", 60, lambda: 0.1, 6.0, pool=TWO)
+    gateway.run(6.0)
+    machine = gateway.engine.machine
+    gateway.engine.report_capacity(NodeReport(1 << 30, 100_000, 0, ""))
+    gateway.run(6.1)
+    assert machine.environment.load_ppm == pytest.approx(750_000, rel=0.2)
+    gateway.load("/b", 160, lambda: 0.1, 12.0, pool=TWO)
+    gateway.run(12.0)
+    gateway.engine.report_capacity(NodeReport(1 << 30, 110_000, 0, ""))
+    gateway.run(12.1)
+    assert machine.environment.load_ppm > 900_000
+    gateway.run(30.0)
+    gateway.engine.report_capacity(NodeReport(1 << 30, 100_000, 0, ""))
+    gateway.run(30.1)
+    assert machine.environment.load_ppm == 100_000
+
+
 def test_without_contention_requests_start_at_once() -> None:
     gateway = Gateway(SHARES, report("app", 8))
     gateway.load("/b", 50, lambda: 0.02, 3.0)

@@ -89,7 +89,10 @@ class CompiledPolicy:
     def bind(self, environment: Environment) -> BoundPolicy:
         return BoundPolicy(self.model, self._coverage, environment)
 
-    def environment(self, now_ms: int, pipes: Sequence[Pipe], accessed_ms: Mapping[int, int]) -> Environment:
+    def environment(
+        self, now_ms: int, pipes: Sequence[Pipe], accessed_ms: Mapping[int, int], servers_load_ppm: int = 0
+    ) -> Environment:
+        """The load is that of the nodes together, or of the pool of upstream servers with the highest load."""
         reported = [pipe for pipe in pipes if pipe.capacity_bps]
         wall_ms = now_ms + median_wall_ms(reported)
         time_s, weekday, day = local_time(self.model.settings.offsets, wall_ms // 1000)
@@ -97,7 +100,7 @@ class CompiledPolicy:
             time_s=time_s,
             weekday=weekday,
             day=day,
-            load_ppm=sum(pipe.load_ppm for pipe in reported) // max(1, len(reported)),
+            load_ppm=max(sum(pipe.load_ppm for pipe in reported) // max(1, len(reported)), servers_load_ppm),
             nodes=max(1, len(pipes)),
             accessed_ms={page_set: now_ms - at_ms for page_set, at_ms in accessed_ms.items()},
             capacity_bps=sum(pipe.capacity_bps for pipe in reported) or None,

@@ -17,6 +17,7 @@ from qosweb.engine.replicated.demand import demand_ppm
 from qosweb.engine.replicated.effects import Sampled, SlotGranted
 from qosweb.engine.replicated.servers import SLOT, Server, SlotUse
 from qosweb.engine.replicated.slot_scheduler import SlotScheduler
+from qosweb.webqos.values import PPM
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -75,6 +76,12 @@ class ServerPool:
     @property
     def capacity_bps(self) -> int:
         return self.scheduler.capacity_per_s
+
+    @property
+    def load_ppm(self) -> int:
+        """Part of the slots in use, over some seconds."""
+        used_us = sum(one.got.per_s for one in self.classes)
+        return min(PPM, used_us * PPM // self.capacity_bps) if self.capacity_bps else 0
 
     @property
     def is_contended(self) -> bool:

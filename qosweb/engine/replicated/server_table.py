@@ -72,6 +72,11 @@ class ServerTable:
             if name not in contended:
                 server.is_open(members, now_ms)
 
+    @property
+    def load_ppm(self) -> int:
+        """The highest load of a pool."""
+        return max((pool.load_ppm for pool in self.pools.values()), default=0)
+
     # ---- limits
 
     def take_parts(self, parts: dict[str, int]) -> None:

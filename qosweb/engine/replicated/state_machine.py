@@ -359,7 +359,8 @@ class QosStateMachine:
             bucket.fill(rule, self.time_ms)
             if bucket.level < rule.rate_per_s * DEPTH_MS:
                 before[rule.constraint] = bucket
-        self.bind_to(self.policy.environment(self.time_ms, list(self.pipes.values()), self.accessed_ms))
+        pipes, load_ppm = list(self.pipes.values()), self.servers.load_ppm
+        self.bind_to(self.policy.environment(self.time_ms, pipes, self.accessed_ms, load_ppm))
         scheduler.buckets = [
             before.get(rule.constraint) or Bucket(rule.rate_per_s * DEPTH_MS, self.time_ms)
             for rule in scheduler.bound.rules
