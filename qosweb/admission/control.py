@@ -29,7 +29,7 @@ from qosweb.admission.capacity_report import CapacityReporter
 from qosweb.admission.class_accounts import ClassAccounts
 from qosweb.admission.classifier import Classifier
 from qosweb.admission.gate import HEAD_BYTES, EngineGate, OpenGate
-from qosweb.admission.processor_queue import ProcessorQueue
+from qosweb.admission.processor_queue import TURN_COST, ProcessorQueue
 from qosweb.admission.redirects import Redirects
 from qosweb.admission.resources import pool_name, resources_of
 from qosweb.engine.engine import Engine
@@ -177,9 +177,20 @@ class AdmissionControl:
         is_limited = isinstance(gate, EngineGate) and gate.is_limited
         self.start_in_turn = gate.start_throttled if is_limited and isinstance(gate, EngineGate) else gate.start
         if self.processor is not None and self.processor.holds:
-            self.start, self.hold = _start_nothing, _hold_nothing
+            self.start, self.hold = _start_nothing, self._hold_alone
         else:
             self.start, self.hold = self.start_in_turn, gate.hold
+
+    def _hold_alone(self, account: ClassAccount, servers: Servers, name: str, now: float) -> Hold | None:
+        """`hold` while the processor is full: only a class that is alone need not wait for its turns."""
+        processor = self.processor
+        assert processor is not None
+        if not processor.is_alone(account, now):
+            return None
+        hold = self._gate.hold(account, servers, name, now)
+        if hold is not None:
+            processor.charge(account, TURN_COST)
+        return hold
 
     def enter_in_turn(self, run: Callable[[], None]) -> None:
         """Call ``run``, which handles one request whose turn has come: it is not held again."""
@@ -301,7 +312,3 @@ class AdmissionControl:
 
 def _start_nothing(account: ClassAccount, size: int) -> bool:  # noqa: ARG001
     return False
-
-
-def _hold_nothing(account: ClassAccount, servers: Servers, name: str, now: float) -> None:  # noqa: ARG001
-    return None

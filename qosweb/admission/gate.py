@@ -186,6 +186,7 @@ class EngineGate(OpenGate):
         queue.finish(request, used_us if used_us > 0 else 1, service_s=self._service_s(since, now))
         account.held_served += 1
         account.held_bytes += bytes_sent
+        self.on_size(account, bytes_sent)
         if queue.pool.scheduler.queued:
             self.driver.poke()
         self.in_service -= 1

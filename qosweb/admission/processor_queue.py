@@ -122,6 +122,17 @@ class ProcessorQueue:
             self._loop.call_soon(self._run)
         return True
 
+    def is_alone(self, account: ClassAccount, now: float) -> bool:
+        """Whether no other class has had requests lately: then a request of this class need not wait for its turn."""
+        classes = self.order.classes
+        chosen = classes.get(account.name)
+        if chosen is None:
+            chosen = self.order.class_of(account.name)
+            self._refresh(now)
+        chosen.came_at = now
+        since = now - ACTIVE_S
+        return not any(one.queue or one.came_at > since for one in classes.values() if one is not chosen)
+
     def enter(
         self,
         gate: EngineGate,

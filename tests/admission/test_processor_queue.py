@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from qosweb.admission import Permit, Wait
-from qosweb.admission.processor_queue import SHORT_S, TURN_COST, ProcessorQueue
-from tests.admission.requests import Door
+from qosweb.admission.processor_queue import ACTIVE_S, SHORT_S, TURN_COST, ProcessorQueue
+from qosweb.engine.replicated.upstreams import UpstreamReport
+from tests.admission.requests import Door, Facts
 from tests.cluster.runtime.loops import eventually, run
 
 SPEC = "</a>.server_resource = 70%\n</b>.server_resource = 30%\n"
@@ -38,6 +39,30 @@ def test_a_response_of_unknown_size_is_charged_to_its_class_when_it_ends() -> No
             assert processor.order.work - before == at_start
             permit.close(BODY)
             assert processor.order.work - before == TURN_COST + BODY
+
+    run(story)
+
+
+def test_a_class_that_is_alone_takes_the_fast_path_to_a_server_and_is_charged() -> None:
+    async def story() -> None:
+        door = Door(SPEC, 1 << 30, finds_processor=True)
+        control, servers = door.control, (("app", True),)
+        assert control.engine is not None
+        assert control.driver is not None
+        control.engine.report_upstreams([UpstreamReport("app", "http://app", True, 4, 1, (), ())])
+        control.driver.turn()
+        processor = full(door)
+        account = control.classify(Facts(path="/a"), door.clock.read())
+        hold = control.hold(account, servers, "app", door.clock.read())
+        assert hold is not None
+        assert processor.order.work == TURN_COST
+        control.release(hold, BODY, door.clock.read())
+        assert processor.order.work == TURN_COST + BODY
+        assert isinstance(door.enter("/b", 10), Wait)
+        assert control.hold(account, servers, "app", door.clock.read()) is None  # the classes take turns
+        await eventually(lambda: len(door.decided) == 1)
+        assert control.hold(account, servers, "app", door.clock.read()) is None
+        assert control.hold(account, servers, "app", door.clock.read() + ACTIVE_S) is not None
 
     run(story)
 
