@@ -260,8 +260,8 @@ class Knee:
 
     def _weights(self, rows: Mapping[int, _Times]) -> dict[int, tuple[float, float, float]]:
         """By class: its share of slot time, its weight in means over classes, and its usual service time."""
-        of = self._times.of
-        usual = {number: exp(of[number].mean) for number, times in rows.items() if times.started and number in of}
+        of = self._times.of  # a start may be lost with its batch, and only its failure be known
+        usual = {number: exp(of[number].mean) for number, times in rows.items() if times.started > 0 and number in of}
         counted = sum(rows[number].started for number in usual)
         spent = sum(rows[number].started * usual_s for number, usual_s in usual.items())
         found = {}

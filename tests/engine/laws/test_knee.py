@@ -7,7 +7,7 @@ from math import log
 import msgspec
 import pytest
 
-from qosweb.engine.laws.knee import LIMIT_AT_FIRST, Knee, LimitDecision
+from qosweb.engine.laws.knee import LIMIT_AT_FIRST, Knee, LimitDecision, _Times
 from qosweb.engine.laws.knee_posterior import KneePosterior
 from qosweb.engine.laws.service_samples import MICRO, UNLIMITED, Sampler, SampleRow
 
@@ -284,3 +284,10 @@ def test_member_that_takes_over_finds_a_server_that_grew() -> None:
 
 def test_member_that_takes_over_keeps_the_bound_by_hand() -> None:
     assert Knee(limit_max=3, level=50).limit == 3
+
+
+def test_failures_whose_starts_were_lost_do_not_count() -> None:
+    law = Knee()
+    law.absorb(tuple(SampleRow(0, number, ended=1, ln=1000, us=20_000, inverse=50) for number in (0, 1)))
+    weights = law._weights({0: _Times(1, 1), 1: _Times(-1, 0)})
+    assert [(number, round(share, 6), weight) for number, (share, weight, _) in weights.items()] == [(0, 1.0, 1.0)]

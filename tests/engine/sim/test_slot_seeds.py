@@ -22,6 +22,7 @@ FAILED_ONCE = {
     1295: "a slot that had just been taken outside the primary view was granted again when the node's part changed",
     1036: "a node that heard late that it had been left out subtracted what it had finished since then",
     50152: "the part of a member that returned was used before it had told what it had in service",
+    72061: "the failure of a request whose start was lost with a batch made the law divide by zero",
     7: "a restarted node used all slots of a shared server in a minority",
 }
 HAVE_TO_OCCUR = (
