@@ -26,6 +26,8 @@ from cluster.specs.traces import BadTrace, founder_of, judge, merge
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterator
 
+TRANSFER_SUSPECT_S = 1.0  # at 5 % loss TCP may take 0.7 s for a heartbeat; a false suspicion can cost a whole transfer
+
 
 def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     member = commands.add_parser(
@@ -98,7 +100,7 @@ def _address(text: str) -> str:
     return text
 
 
-def _member_options(parser: argparse.ArgumentParser) -> None:
+def _member_options(parser: argparse.ArgumentParser, *, suspect_min_s: float = RUNTIME_SETTINGS.suspect_min) -> None:
     network = parser.add_argument_group("network")
     disk = parser.add_argument_group("disk")
     observation = parser.add_argument_group("observation")
@@ -150,7 +152,7 @@ def _member_options(parser: argparse.ArgumentParser) -> None:
     )
     for option, default, help_text in (
         ("heartbeat", RUNTIME_SETTINGS.heartbeat, "seconds between heartbeats"),
-        ("suspect-min", RUNTIME_SETTINGS.suspect_min, "never suspect a peer that is silent for less"),
+        ("suspect-min", suspect_min_s, "never suspect a peer that is silent for less"),
         ("suspect-max", RUNTIME_SETTINGS.suspect_max, "always suspect a peer that is silent for longer"),
     ):
         timing.add_argument(
@@ -171,7 +173,7 @@ def _rate(text: str) -> float:
 
 
 def _transfer_options(parser: argparse.ArgumentParser) -> None:
-    _member_options(parser)
+    _member_options(parser, suspect_min_s=TRANSFER_SUSPECT_S)
     parser.add_argument("--spool", type=Path, metavar="DIR", help="directory for content under way")
     parser.add_argument(
         "--multicast",
