@@ -27,7 +27,7 @@ from math import inf
 from typing import Protocol
 
 REQUESTS_MAX = 8
-WORK_MAX = 256 << 10
+WORK_MAX = 1 << 20
 DENIED_MAX = 8
 OWED_S = 0.005
 OWED_REQUESTS = 2
