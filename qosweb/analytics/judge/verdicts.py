@@ -32,6 +32,7 @@ RuleKey = tuple[str, str, str, int, str]  # policy, kind, rule, line, pool
 # Reasons why a rule could not be tested in any window.
 SHADOW = "a shadow statement is only counted, it does not bind"
 CHANNEL = "the log shows how long a response took, not whether the channel or the client was slower"
+COST = "it says in what shares of servers are measured; the work in the log is in that measure"
 LOAD = "it depends on the load, which is not in the log"
 OTHERS_LOAD = "its share depends on other rules with a condition on the load, which is not in the log"
 PAGES = "it depends on accesses, and the log has too many pages to track them"
@@ -234,6 +235,8 @@ def _why(rule: Rule, untold: frozenset[str], *, unsure: bool) -> str:
         return SHADOW
     if isinstance(rule, Constraint) and rule.attribute == "channel":
         return CHANNEL
+    if isinstance(rule, Constraint) and rule.attribute == "cost":
+        return COST
     if uses_subject(rule, UNTOLD):
         return LOAD
     if uses_subject(rule, untold):

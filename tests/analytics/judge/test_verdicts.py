@@ -5,6 +5,7 @@ from __future__ import annotations
 from qosweb.analytics.judge.situations import MIXED, AccessTimes, situations
 from qosweb.analytics.judge.verdicts import (
     CHANNEL,
+    COST,
     LOAD,
     NEVER,
     OTHERS_LOAD,
@@ -346,11 +347,12 @@ def test_untested_rules_are_listed_with_the_reason() -> None:
         "</c>.server_resource > 10%\n"
         "</d>.available = always\n"
         "nodes > 5 => </e>.available = always\n"
+        "</c>.cost = requests\n"
     )
     policy, timeline = policy_of(spec), Timeline([], ["n1"])
     when = {"p": situations(policy, timeline, {}, 0, 9, 1)}
     part = Part(PartKey(0, "p", "", 0), 10.0, 10.0, (cell("/d", 10), cell("/c", 10, 5)))
     of_run = list(judge_run(WindowJudge({"p": policy}, when, timeline, AnalysisLimits()).judge(part), AnalysisLimits()))
     found = list(untested_rules({"p": policy}, when, of_run))
-    assert {v.line: v.reason for v in found} == {1: SHADOW, 2: CHANNEL, 3: LOAD, 4: OTHERS_LOAD, 6: NEVER}
+    assert {v.line: v.reason for v in found} == {1: SHADOW, 2: CHANNEL, 3: LOAD, 4: OTHERS_LOAD, 6: NEVER, 7: COST}
     assert {v.outcome for v in found} == {NOT_TESTED}
