@@ -16,6 +16,7 @@ import sys
 import time
 from contextlib import ExitStack
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
@@ -33,7 +34,6 @@ from loadgen.experiments.workbench import KB
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from pathlib import Path
 
     from loadgen.experiments.workbench import Workbench
 
@@ -49,6 +49,9 @@ ON_THE_WIRE = 1514 / 1448  # of a full packet, with its headers
 HEAD_BYTES = 330  # of a response, about
 PORT = 8080
 LAST_LINES_S = 5.0
+ASLEEP_MAX = (
+    0.2  # also before and after the load; in a processor that is not full, nothing waits, and nothing is ordered
+)
 
 _NGINX = """
 worker_processes 1; daemon off; master_process off; pid {folder}/nginx.pid; error_log {folder}/nginx.log warn;
@@ -69,6 +72,7 @@ class FullResourceMeasurement(NamedTuple):
     connections: str
     classes: list[ClassResult]
     logged: int  # served, by the access log; 0: the server has no such log
+    asleep: float = 0.0  # part of the time in which the server's main thread slept
 
     def share(self, begin_s: float) -> float:
         """Of /a, in per cent of the bytes since then."""
@@ -143,11 +147,13 @@ class FullResourceExperiment(NamedTuple):
                 for name, host, port_number in servers:
                     bench.say(f"{name}, {connections} connections for {seconds:g} s")
                     before = _logged(node.log) if name == OURS else 0
+                    began, busy_s = time.monotonic(), _busy_s(node.process.pid)
                     classes = _load(network, host, port_number, seconds, connections)
+                    asleep = 1 - (_busy_s(node.process.pid) - busy_s) / (time.monotonic() - began)
                     logged = 0
                     if name == OURS:
                         logged = _logged(node.log, before + sum(one.served for one in classes)) - before
-                    found.append(FullResourceMeasurement(name, connections, classes, logged))
+                    found.append(FullResourceMeasurement(name, connections, classes, logged, asleep))
             causes = _causes(node.log)
         findings = judge(self, found, causes, quick=bench.size.quick)
         if not has_nginx:
@@ -174,6 +180,9 @@ def judge(
         checks.append(Check(f"{said}: /a within {points:g} points of {one.promised:g} %",
                             abs(share - one.promised) <= points, f"{share:.1f} %"))  # fmt: skip
         checks.append(_agree(said, measured))
+        if not one.is_line:
+            text = f"{said}: the clients kept the node's processor full, {100 * ASLEEP_MAX:g} % of the time excepted"
+            checks.append(Check(text, measured.asleep <= ASLEEP_MAX, f"{100 * measured.asleep:.0f} %"))
         if one.is_line:
             checks.append(Check(f"{said}: {least:g} % or more of the line are used", used >= least, f"{used:.1f} %"))
     cause = "line" if one.is_line else "processor"
@@ -264,6 +273,12 @@ def _pin(process: int, core: int) -> None:
     cores = sorted(os.sched_getaffinity(0))
     if len(cores) > 1:
         os.sched_setaffinity(process, {cores[core]})
+
+
+def _busy_s(process: int) -> float:
+    """How long the main thread of a process ran, or waited for a processor."""
+    ran_ns, delay_ns, _ = Path(f"/proc/{process}/schedstat").read_text("utf-8").split()
+    return (int(ran_ns) + int(delay_ns)) / 1e9
 
 
 def _logged(log: Path, least: int = 0) -> int:

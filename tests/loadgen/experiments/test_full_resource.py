@@ -45,7 +45,12 @@ def test_nginx_is_measured_only() -> None:
     findings = judged(measured(65), measured(20, server=NGINX, bps=1e6, extra=-200))
     assert findings.verdict == PASS
     assert findings.seen.endswith("with nginx 20 %.")
-    assert judge(PROCESSOR, [measured(69, bps=1e6)], {"processor"}, quick=False).verdict == PASS
+
+
+def test_a_processor_that_the_clients_do_not_fill_is_no_test() -> None:
+    for asleep, verdict in ((0.05, PASS), (0.4, FAIL)):
+        one = measured(69, bps=1e6)._replace(asleep=asleep)
+        assert judge(PROCESSOR, [one], {"processor"}, quick=False).verdict == verdict
 
 
 def test_clients_of_the_closed_loop_count_what_they_get(tmp_path: Path) -> None:
