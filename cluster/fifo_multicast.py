@@ -113,7 +113,7 @@ class FifoMulticast:
     # ---- inputs
 
     def send(self, body: Ordered) -> None:
-        """send_p(m), and co_rfifo.send_p(set, <'app_msg', m>) which it enables."""
+        """Multicasts in the view: send_p(m), and co_rfifo.send_p(set, <'app_msg', m>) which it enables."""
         if self.context.trace is not None:
             self.context.trace(GcsSend(body))
         own = self._own
@@ -129,7 +129,7 @@ class FifoMulticast:
                 self.run()
 
     def link_deliver(self, sender: ProcessId, body: Payload) -> None:
-        """co_rfifo.deliver_{q,p}(m)"""
+        """Handles a message that the links deliver: co_rfifo.deliver_{q,p}(m)."""
         if type(body) is AppMsg:
             source = self.of.get(sender)
             if source is None or source.into is None:
@@ -242,7 +242,10 @@ class FifoMulticast:
         return ()
 
     def _view(self) -> None:
-        """view_p(v, T), then co_rfifo.reliable_p(set) and the view_msg, before the client can send in v."""
+        """Installs the next view: view_p(v, T).
+
+        Then co_rfifo.reliable_p(set) and the view_msg, before the client can send in v.
+        """
         view, transitional = self.mbrshp_view, self.transitional()
         if self.context.trace is not None:
             self.context.trace(GcsView(view, transitional))
@@ -272,7 +275,10 @@ class FifoMulticast:
         self.others = tuple(member for member in view.members if member != self.context.me)
 
     def wanted_reliable(self) -> tuple[ProcessId, ...]:
-        """The set of co_rfifo.reliable_p(set). The child adds members while a view is being formed."""
+        """The peers to which links are kept: the set of co_rfifo.reliable_p(set).
+
+        The child adds members while a view is being formed.
+        """
         return self.current_view.members
 
     def ask_reliable(self) -> None:

@@ -67,8 +67,8 @@ class PrimaryViews:
         self.context = context
         self.cur: View | None = None
         self.client_cur: View | None = None
-        self.act = image.act
-        self.amb: dict[ViewId, View] = {view.id: view for view in image.amb}
+        self.act = image.act  # "active": the last view known to be registered by all its members
+        self.amb: dict[ViewId, View] = {view.id: view for view in image.amb}  # "ambiguous": attempted after it
         self.info_rcvd: set[ProcessId] = set()  # members whose info for cur arrived; its contents are in act and amb
         self.rcvd_rgst: set[ProcessId] = set()
         self._on_disk = (self.act, tuple(sorted(self.amb)))
@@ -78,6 +78,7 @@ class PrimaryViews:
 
     @property
     def use(self) -> list[View]:
+        """The views that a new primary view needs a quorum of: `act` and `amb`."""
         return ([self.act] if self.act is not None else []) + list(self.amb.values())
 
     @property

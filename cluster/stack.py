@@ -40,6 +40,7 @@ from cluster.primary import PrimaryViews
 from cluster.replica import ReplicaLayer, StateMachine
 from cluster.sequencer import Sequencer
 from cluster.total_order import TotalOrder
+from cluster.view_order import ViewOrder
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -48,7 +49,6 @@ if TYPE_CHECKING:
     from cluster.interim.shared_object import SharedObject
     from cluster.names import ProcessId
     from cluster.settings import Settings
-    from cluster.view_order import ViewOrder
 
 ORDERS: dict[str, type[AdaptiveOrder | Sequencer]] = {"atop": AdaptiveOrder, "sequencer": Sequencer}
 
@@ -88,7 +88,7 @@ STACK = (
         dict.fromkeys((ViewMsg, AppMsg, FwdMsg, SyncMsg), Endpoint.link_deliver),
     ),
     # VS: one order in the view, and safe indications; two implementations
-    Layer("order", lambda of: ORDERS[of.settings.order](of.context, of.settings), {Ack: AdaptiveOrder.ack_received}),
+    Layer("order", lambda of: ORDERS[of.settings.order](of.context, of.settings), {Ack: ViewOrder.ack_received}),
     # VS-TO-DVS: which views are primary
     Layer("primary", lambda of: PrimaryViews(of.context, of.image)),
     # DVS-TO-TO: one order over all primary views
@@ -267,7 +267,7 @@ class Process:
         return self.data is not None and self.data.withdraw(ticket)
 
     def load_reported(self, now: float, name: str, age_s: float, waiting: int, service_us: int) -> None:
-        """The load of the member of this name in the data service was so, this long ago."""
+        """Notes the load that this member of the data service reported `age_s` seconds ago."""
         self.context.now = now
         if self.data is not None:
             self.data.load_reported(name, now - age_s, waiting, service_us)

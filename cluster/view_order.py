@@ -111,7 +111,7 @@ class ViewOrder:
         if self.context.trace is not None:
             self.context.trace(VsSend(body))
         if self.blocked:
-            return  # stays in pending[p, g] for ever: the view ends without it
+            return  # dropped: in the paper it stays in pending[p, g], and the view ends without it
         self.own_unsafe += 1
         if self.own_unsafe >= self.window:
             self._was_full = True

@@ -51,7 +51,7 @@ class VirtualSynchrony(FifoMulticast):
         self.run()
 
     def sync_received(self, sender: ProcessId, sync: SyncMsg) -> None:
-        """co_rfifo.deliver_{q,p}(<'sync_msg', cid, v, cut>)"""
+        """Handles a member's cut for the view change: co_rfifo.deliver_{q,p}(<'sync_msg', cid, v, cut>)."""
         super().sync_received(sender, sync)
         if sync.view_id == self.current_view.id and not self._is_possible_cut(sync):
             self.context.outbox.append(Ejected(sender, f"impossible cut of {self.current_view}"))
@@ -118,7 +118,7 @@ class VirtualSynchrony(FifoMulticast):
         self.sync_set = (self.context.me,)
 
     def _send_sync(self) -> None:
-        """co_rfifo.send_p(set, <'sync_msg', cid, v, cut>)"""
+        """Sends the own cut for the view change: co_rfifo.send_p(set, <'sync_msg', cid, v, cut>)."""
         if self.start_change_now is None or not self._has_own_sync():
             return
         members = self.start_change_now[1]

@@ -1,4 +1,4 @@
-"""Effects of the transport's automata for their runtime, and the context that the automata of a process share."""
+"""Outputs of the multicast transport's state machines to their runtime, and the context that they share."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which missing packets of a message a consumer asks for now: new gaps, and what it asked for in vain. Pure.
+"""Schedules NAKs of a consumer: which missing packets to ask for now, and which again after a time. Pure.
 
 A NAK asks for the gaps that were found since the NAK before it. These are a round, with a time after which those of its
 packets that are still missing are asked for again. So a repair that is lost is noticed soon, and a repair that is under

@@ -1,4 +1,4 @@
-"""Repairs: a member sends packets of a message that it has complete to those that ask for them, or denies.
+"""Repairs: a member that has a complete message resends packets of it to members that ask for them, or denies.
 
 The producer of an accepted message may be gone, and a member that was cut off may miss most of the message. So packets
 wait in a queue, and leave at a steady rate of PACE packets per heartbeat, or the window of this process if that is

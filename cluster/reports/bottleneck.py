@@ -1,6 +1,7 @@
-"""Simulation of figure 4: one producer, five processes, one slow receiver or one narrow link.
+"""Simulation of a bottleneck (figure 4 of "Semantically Reliable Broadcast"): one slow receiver or one narrow link.
 
-Paper: Semantically Reliable Broadcast, section 3.2. The automata are the real ones. The model is the paper's: queues
+Paper: Semantically Reliable Broadcast, section 3.2. The automata are the real ones. The model is the paper's: one
+producer and five processes, queues
 between all processes, a time for each report on the narrow link or at the slow receiver, and bounded buffers. Time is
 virtual; the capacity of the bottleneck is 100 reports per second.
 """

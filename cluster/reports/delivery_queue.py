@@ -1,6 +1,6 @@
-"""Delivery queue Q_i: reports that wait for the application; a newer report replaces an older one of its item.
+"""Delivery queue: reports that wait for the application; a newer report replaces an older one of its item.
 
-Paper: Semantically Reliable Broadcast, fig. 3 (TP3, TP4).
+Paper: Semantically Reliable Broadcast, fig. 3 (TP3, TP4), where it is Q_i.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""State that a process keeps for one peer of its report streams: I_ij, its position in each log, and its window."""
+"""State that a process keeps for one peer of its report streams: the peer's position in each log, and its window."""
 
 from __future__ import annotations
 

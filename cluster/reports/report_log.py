@@ -1,9 +1,9 @@
-"""Reports of one origin that a process holds: the outgoing buffers O_ij of one origin toward all peers, as one log.
+"""Log of the reports of one origin that a process holds: its outgoing buffer toward all peers.
 
 Paper: Semantically Reliable Broadcast, fig. 3 (TP2, TP5) and section 2.5.
-Departs: every O_ij of the paper gets the same reports, and a purge is allowed in all of them at the same time. So there
-is one log, and each peer has its position in it. The current value of every item stays after all peers have it, for
-newcomers.
+Departs: every outgoing buffer O_ij of the paper gets the same reports, and a purge is allowed in all of them at the
+same time. So there is one log, and each peer has its position in it. The current value of every item stays after all
+peers have it, for newcomers.
 
 Invariants:
 - Of each item, the log keeps one report with a number up to `safe` and all reports above it.

@@ -316,7 +316,7 @@ class Driver:
         self._request(lambda now: self.process.withdraw_query(now, ticket))
 
     def load_reported(self, name: str, age_s: float, waiting: int, service_us: int) -> None:
-        """The load of a member of the data service was so, this long ago. It has no effects."""
+        """Note the load that a member of the data service reported `age_s` seconds ago. It has no effects."""
         if not self._stopped:
             self.process.load_reported(time.monotonic(), name, age_s, waiting, service_us)
 

@@ -1,4 +1,4 @@
-"""INTERIM-LIVENESS: stabilisation of the interim service, checked at the end of a run, when the view of all is stable.
+"""INTERIM-LIVENESS: in a stable view, the interim service stabilises and answers. Checked at the end of a run.
 
 Paper: Khazan's thesis, property 10.1.1 (stabilisation) and theorem 10.2.5 (eventual response). Property 10.1.2, interim
 atomicity, is AO: a run goes on with requests after it has stabilised, and AO follows them.

@@ -1,4 +1,4 @@
-"""Admission control: decides which request may start, which waits, which is denied, and which goes to another node.
+"""Admission control: asks the QoS engine which requests start, wait, are denied or go to another node.
 
 `AdmissionControl` is the interface; see `control`. A request is described by `RequestFacts`. Entering yields a
 `Permit`, a `Denial`, a `Redirect`, a `Forward` or a `Wait`; closing the permit settles the request.
@@ -6,7 +6,8 @@
     facts            facts about a request that conditions may use
     outcomes         Permit, Denial, Redirect, Forward, Wait
     control          the interface to servers and middleware
-    gate             admits requests and charges their cost
+    gate             asks the engine about requests, and charges their cost; `engine.local.request_queue` denies
+    processor_queue  requests that wait for their turns while the processor is full
     engine_driver    runs the QoS engine on the event loop
     classifier       finds the class of a request; access_history and link_map serve its conditions
     class_accounts   counters and response fields of each class

@@ -178,7 +178,10 @@ class Classifier:
         return self._matcher.classify(facts.host, path, _AllFacts(facts, self, path, now))
 
     def record_access(self, facts: RequestFacts, now: float) -> None:
-        """Record a request for an existing page, for conditions on earlier requests and for shadow rules."""
+        """Record a request for conditions on earlier requests and for shadow rules.
+
+        The server records those for existing pages, and all requests if there are upstream servers.
+        """
         if self._matcher is None:
             return
         path = facts.path

@@ -29,7 +29,8 @@ class Clock:
         self.turn(time.perf_counter())
 
     def watch(self, check: Callable[[float], float]) -> None:
-        """Call ``check`` with the time at the next reading. It returns when to call it again: at a reading then."""
+        """Call ``check`` with the time at the next reading. It returns the time from which the
+        next reading calls it again."""
         self._check = check
         self.due_at = -inf
 

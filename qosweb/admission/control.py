@@ -135,7 +135,7 @@ class AdmissionControl:
         return self.accounts.classifier.needs_file
 
     def record_access(self, facts: RequestFacts, now: float) -> None:
-        """Record a request for an existing page."""
+        """Record a request for conditions on earlier requests; see `Classifier.record_access`."""
         self.accounts.classifier.record_access(facts, now)
 
     def enter(
@@ -172,7 +172,7 @@ class AdmissionControl:
         return None if lifetime_ms is None else lifetime_ms / 1000
 
     def refresh_limit(self) -> None:
-        """Sending is limited from now on, or no longer, or the processor is full, or no longer."""
+        """Choose `start` and `hold` for the present state: sending is free or paced, or the processor is full."""
         gate = self._gate
         is_limited = isinstance(gate, EngineGate) and gate.is_limited
         self.start_in_turn = gate.start_throttled if is_limited and isinstance(gate, EngineGate) else gate.start

@@ -1,4 +1,4 @@
-"""Measures what a request to an upstream server costs by the `cost` of its class, if that is not time.
+"""Cost of a request to an upstream server by the measure of its class, if that measure is not time.
 
 A response header says the cost as a decimal number of at most 1,000,000,000 with up to three decimals. If it is
 missing, comes twice or says something else, the mean of the class is charged. A message says so, once for each class.

@@ -49,7 +49,7 @@ class SendThrottle(Protocol):
     is_limited: bool
 
     def try_send(self, cost: int) -> bool:
-        """Whether a response of this cost may be sent at once, in no order. If so, it is charged."""
+        """Whether a response of this cost may be sent at once, before all that wait. If so, it is charged."""
 
 
 class OpenGate:

@@ -1,4 +1,4 @@
-"""Turns of the event loop: tells the time that an upstream server took from the time that this process took.
+"""Corrects measured service times of upstream servers for delays of this process's event loop.
 
 A response is read some time after it has arrived: the loop is busy with other events. In a busy process that time
 grows with the number of requests in service, as the queue of a server does. The law of the server must not take one

@@ -1,6 +1,7 @@
 """Processor queue: while the processor is full, requests wait here for their turns, in the order of their classes.
 
-While it `holds`, no request starts when it arrives. Each turn of the event loop answers a few of those that wait; then
+While it `holds`, no request starts when it arrives, except one for an upstream server in a class that is alone
+(`AdmissionControl`). Each turn of the event loop answers a few of those that wait; then
 sockets are read again, so that requests wait here and not in the kernel, where nothing can order them. A request is
 denied when its lifetime has ended. It is denied on arrival only if WAITING_MAX requests wait: a denial costs nearly as
 much as a small page, so that early denials would take the time of answers.

@@ -1,4 +1,4 @@
-"""A state of the block list that is taken piece by piece, because decoding a long one at once would stop the node.
+"""Decodes a received state of the block list in pieces: a long one at once would stop the node for too long.
 
 Its outer level is decoded at once, each block when its turn comes. Blocks that are malformed are left out; all nodes
 judge alike.

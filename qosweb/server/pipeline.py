@@ -1,7 +1,9 @@
 """Request pipeline: the ordered list of stages that turn a request into a response.
 
-A request passes the stages in order until one of them returns a response. A plain GET of a cached page skips them: its
-response is cached with the page, and ``qosweb.server.connection.connection`` sends it at once (the fast path).
+A request passes the stages in order until one of them returns a response. Two kinds of requests skip them (the fast
+paths): a plain GET of a cached page, whose response ``qosweb.server.connection.connection`` sends at once, and a
+plain request for an upstream server, which ``qosweb.server.proxy.plain_relay`` forwards at once. If the latter has to
+wait for a server, it enters at LOOK_UP_FILE: its head is known to pass the stages before.
 """
 
 from qosweb.server.proxy.attempts import ForwardTarget
@@ -34,11 +36,11 @@ STAGES = (
     refuse_blocked,  # clients and networks on the block list   403
     choose_release,  # of a site that the cluster stores   503
     read_body,  # small ones completely                    400 408 413
-    look_up_file,  # only for rules on size, owner or last_modified
+    look_up_file,  # only for rules on size, owner or last_modified, or if there are upstream servers
     classify,  # find the QoS class
     admit,  # start, wait, deny or go to another node      307 429 503
     find_page,  # from memory, or from disk after a wait   301 403 404 500 503
-    forward_upstream,  # no file here: ask the upstream    (its status, or 502 503 504 508)
+    forward_upstream,  # no file here: ask the upstream    (its status, or 204 404 502 503 504 508)
     choose_variant,  # Accept-Encoding
     check_preconditions,  # If-Match, If-None-Match, ...   304 412
     choose_ranges,  # Range, If-Range                      206 416

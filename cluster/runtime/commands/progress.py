@@ -40,8 +40,14 @@ class ProgressBars:
             self._lines = 0
 
 
+def printable(text: str) -> str:
+    """`text` from another process with control characters as escapes such as `\\x1b`: it cannot steer the terminal."""
+    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
+
+
 def bar(name: str, done: int, size: int | None) -> str:
     """One line, such as `bob  [######    ]  60 %  6.0 of 10.0 MB`."""
+    name = printable(name)
     label = name if len(name) <= NAME_LEN_MAX else name[: NAME_LEN_MAX - 1] + "…"
     if size is None:
         return f"{label:<{NAME_LEN_MAX}} {done / 1e6:.1f} MB"

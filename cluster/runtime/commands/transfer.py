@@ -22,7 +22,7 @@ import msgspec
 from cluster.bulk.effects import Outcome
 from cluster.runtime.api.bulk import Bulk, BulkClosed, BulkGap, BulkMessage, SendProgress
 from cluster.runtime.bulk.endpoint import MulticastGroup
-from cluster.runtime.commands.progress import ProgressBars
+from cluster.runtime.commands.progress import ProgressBars, printable
 
 if TYPE_CHECKING:
     import argparse
@@ -166,7 +166,7 @@ async def _receive_all(bulk: Bulk, folder: Path, count: int | None) -> None:
                 print(f"messages before {message.first} were missed", flush=True)
                 continue
             line = await asyncio.to_thread(_store, message, folder)
-            print(line + view.summary(message), flush=True)
+            print(printable(line) + view.summary(message), flush=True)
             received += 1
             if received == count:
                 return

@@ -1,4 +1,4 @@
-"""Invariants of the interim service: which replicas are synchronised, and what a merge is the merge of.
+"""Invariants of the interim service: synchronised replicas have equal states, and a merge joins the right ones.
 
 Paper: Khazan's thesis, lemmas 10.2.2 to 10.2.4 and corollary 10.2.1. obj_p^v is the state of the replica of p when it
 enters v, after all operations of the view before; base_obj_p^v is its state when mode normal begins in v.

@@ -1,4 +1,4 @@
-"""Sums by slot, policy, view, node and class: the base of nearly all other tables.
+"""Sums of the log lines by time slot, policy, view, node and class: nearly all other tables are computed from them.
 
 Only sums and maxima: Spark computes these in generated code, without objects per group, and the sums of parts of a log
 add up to those of the whole log. A key may have several rows; every reader adds them up.

@@ -1,4 +1,4 @@
-"""Bypass guard: keeps a limit from growing while a class waits for a pool inside the server that others bypass.
+"""Stops raising a server's limit while slow classes wait inside the server and fast classes overtake them.
 
 A class can wait for a pool inside the server (database connections, say) while faster classes pass it by. Then the
 mean over classes of the change of ln R always says "the knee is a little below the limit", and the limit would run

@@ -1,4 +1,4 @@
-"""Posterior over the knee N of a server: how many requests it really serves at a time.
+"""Probability distribution of a server's knee: the number of requests N that it really serves at a time.
 
 A probability per cell of a grid of ln N. A dip of the limit from `high` to `low` shows by how much the mean of ln R
 fell. If the server has N places, it falls by

@@ -1,4 +1,4 @@
-"""Line law: finds the rate of an outgoing line of unknown capacity, at which the queue stands at the sender.
+"""Line law: finds the rate to send at on a line of unknown capacity, so that the queue stands at the sender.
 
 Idea (Bundler, EuroSys 2021): pace the sum of all connections, so that the queue moves from the line to us, where it can
 be ordered. The rate is not below the capacity C but such that a small queue of TARGET_S stands in the line: while it

@@ -1,4 +1,6 @@
-"""Queue of one node's requests for one resource: waiting, lifetimes, denials. What runs is up to the subclasses.
+"""Requests of one node that wait for one resource: their deadlines and denials.
+
+Their order is decided in `qosweb.engine.replicated.fair_queueing`; what runs is up to the subclasses.
 
 A request is submitted to the cluster's queue and waits for a grant, its deadline, or its client's disconnection. The
 node's own clock enforces the deadline, whatever the group does. A request that would not be granted in time is denied

@@ -17,6 +17,7 @@ A turn answers at most REQUESTS_MAX requests or WORK_MAX bytes. Requests whose l
 most DENIED_MAX per turn; those that come to their turn late count as answered.
 Within a class requests keep their order.
 Pure: times are arguments, and requests act through `Turn`. Neighbours: `qosweb.admission.processor_queue`.
+Derivation of virtual time: `qosweb.engine.replicated.fair_queueing`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Scale of a cost that is not time: converts what requests cost by the measure of their class into slot time.
+"""Converts costs that are not time (requests, bytes, a response header) into slot time of a pool of servers.
 
 `</p>.cost = requests`, `bytes` or a response header says in what a share of a pool of servers is measured. All classes
 with the same measure in a pool share a scale: the slot time that their recent requests took, divided by what these cost

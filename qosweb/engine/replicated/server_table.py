@@ -1,4 +1,4 @@
-"""All upstream servers and pools of the replicated state, as they follow from the tables that the nodes report.
+"""All upstream servers and pools in the replicated state, and which node's law decides the limit of each server.
 
 A pool is the set of servers of one route of a node. Nodes with equal tables of shared servers share the pool.
 Decisions: one member decides the limit of a server. It is the last that decided, while it is a member and has the

@@ -1,4 +1,4 @@
-"""Upstream server as a resource in the replicated state: its limit of slots, and the requests that hold one.
+"""One upstream server in the replicated state: its limit of slots, and the requests that occupy them.
 
 A slot is one request in service at the server. Work is slot time in microseconds, so a server with n slots does n
 million a second. The limit is an ordered decision of the one member that runs the law for the server; `slots_max` is

@@ -1,4 +1,4 @@
-"""Upstream servers in the replicated state: what each node reports of its servers, and what follows for the cluster.
+"""Health votes of the nodes on shared upstream servers, and what each node reports of its servers.
 
 A server of scope "node" belongs to the node that reports it. A server of scope "cluster" is shared: nodes mean the same
 one by the same name. Nodes vote on its health. A vote is OUT or HEALTHY if the node has recent evidence of its own,

@@ -1,4 +1,8 @@
-"""Access log formats: one JSON object or one Apache combined line per request. Pure."""
+"""Access log formats: one JSON object or one Apache combined line per request, and JSON lines for events. Pure.
+
+A `LogEntry` has the facts of a request. The fast paths need none: `plain_line`, `held_line` and `forwarded_line` join
+their lines from prepared parts. A field of every line has to be added to all of these.
+"""
 
 from __future__ import annotations
 

@@ -218,14 +218,6 @@ class AccessRecorder:
         """Whether a line of a forwarded request needs nothing but its head, times, status and size."""
         return self._form is self._json and "upstream_ms" not in self.extra_fields
 
-    def next_id(self) -> tuple[int, str]:
-        """Another request id: its number and its text."""
-        self._requests = number = self._requests + 1
-        return number, f"{self._rid_prefix}{number}"
-
-    def rid_of(self, number: int) -> RequestId:
-        return RequestId(self._life, number)
-
     def forwarded(self, client_part: str, relay: PlainRelay, now: float) -> None:
         """Record a request that an upstream server has answered, and that waited for nothing else."""
         started, size, status, known = relay.started, relay.sent, relay.status, relay.known
@@ -360,14 +352,25 @@ class AccessRecorder:
             if len(self._lines) >= BATCH_LINES:
                 self.flush()
 
+    # ---- request ids: each is the id of this life of the node and the next number
+
     def next_rid(self) -> RequestId:
-        """A unique request id, for a request that goes to another node."""
+        """A request id for a request that goes to another node, or that a full relay takes to an upstream server."""
         self._requests += 1
         return RequestId(self._life, self._requests)
 
+    def next_id(self) -> tuple[int, str]:
+        """The number and the text of a request id, for a plain relay, which most often needs no `RequestId`."""
+        self._requests = number = self._requests + 1
+        return number, f"{self._rid_prefix}{number}"
+
+    def rid_of(self, number: int) -> RequestId:
+        """The request id of a number from `next_id`, when the plain relay becomes a full one."""
+        return RequestId(self._life, number)
+
     def _new_rid(self) -> str:
-        self._requests += 1
-        return f"{self._rid_prefix}{self._requests}"
+        """The text of a request id that only the log line has."""
+        return self.next_id()[1]
 
 
 def _details(head: RequestHead, upstream_s: float | None = None) -> RequestDetails:

@@ -57,7 +57,7 @@ MEMBER_FILE = "group"  # the folder of the group's disk, within --data-dir
 
 
 class ClusterMembership:
-    """This node's place in its group. ``primary_changed`` hears of each primary view, and None when alone."""
+    """This node's place in its group. ``primary_changed`` gets each primary view, and None when alone."""
 
     def __init__(
         self,

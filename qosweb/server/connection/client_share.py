@@ -30,7 +30,7 @@ class SharedPlaces:
         return not self.is_full and self._by_client[client_key(client)] < self.per_client_max
 
     def is_used_up_by(self, client: str) -> bool:
-        """Whether the client has its share, and others have room."""
+        """Whether the client has its whole share, and that is less than all places. (They may all be taken.)"""
         return self.per_client_max < self.total_max and self._by_client[client_key(client)] >= self.per_client_max
 
     def take(self, client: str) -> None:

@@ -1,6 +1,6 @@
 """Closing of connections: abort, graceful close, or lingering close so that the last response arrives.
 
-Neighbours: ``connection`` derives from it.
+Neighbours: ``sending`` derives from it.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Closing(asyncio.Protocol):
 
     def __init__(self, context: ConnectionContext) -> None:
         self._context = context
-        self.client = ""  # of the current request, if a proxy sent it
+        self.client = ""  # the address that connected, or that which a trusted proxy names for the current request
         self.proxy = ""  # the address of the trusted proxy that connected, if it is one
         self._transport: asyncio.Transport | None = None
         self._blocked = False

@@ -1,12 +1,13 @@
 """HTTP/1.1 connection: an asyncio protocol that reads requests and writes responses in request order.
 
 Heads come one at a time from ``qosweb.server.connection.head_parser``. A plain GET of a page in memory takes the fast
-path: its response is written within ``data_received``, without task or future. Every other request becomes an Exchange
-and passes the stages of ``qosweb.server.pipeline``. While a request has to wait, the connection is *blocked*: bytes
-that arrive are held back up to a limit, and beyond it reading is paused. So responses keep the order of requests, and a
-client that sends faster than it reads only fills its own buffers.
+path: its response is written within ``data_received``, without task or future. A plain request for an upstream server
+is forwarded at once (``forwarding``). Every other request becomes an Exchange and passes the stages of
+``qosweb.server.pipeline``. While a request has to wait, the connection is *blocked*: bytes that arrive are held back up
+to a limit, and beyond it reading is paused. So responses keep the order of requests, and a client that sends faster
+than it reads only fills its own buffers.
 
-One class per concern, each derived from the one below it: ``closing``, ``sending``, ``forwarding``, ``timeouts``,
+One class per concern, each derived from the one before it: ``closing``, ``sending``, ``forwarding``, ``timeouts``,
 ``turns``, and reading here.
 
 The state of a connection follows from its attributes. The first that is set counts:
@@ -16,7 +17,7 @@ The state of a connection follows from its attributes. The first that is set cou
     _sender                    a response is sent from disk, or by the pacer
     _write_paused              the client reads its responses too slowly
     _relay                     another server responds
-    _exchange                  a request waits for its body, for the disk or for its turn
+    _exchange                  a request waits for its body, for the disk or for admission
     _held                      a plain request waits for its turn, as the processor is full
     _in_head                   a head has arrived in part
     none of them               idle; ``_blocked`` is true in all states but the last two

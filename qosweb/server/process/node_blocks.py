@@ -1,4 +1,4 @@
-"""The block list of a node: made from its settings; its changes reach the connections once in a turn of the loop."""
+"""Creates a node's block list from its settings, and tells the connections of its changes once per loop turn."""
 
 from __future__ import annotations
 

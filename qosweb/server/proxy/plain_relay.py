@@ -109,7 +109,7 @@ def _exchange(
     exchange = Exchange(head, bool(body), client.client, arrived, arrived, client.resume_exchange, client.proxy)
     exchange.host, exchange.target, exchange.key = page.host, page.target, page.key
     exchange.account, exchange.outgoing = known.account, known.outgoing
-    exchange.is_recorded = True  # nothing of it is: see `Classifier.class_of_head`
+    exchange.is_recorded = True  # requests with such a head are never recorded: see `Classifier.class_of_head`
     if body:
         now = services.clock.read()
         request_body = RequestBody(head, client.client, now, services.body_limits, services.small_bodies)

@@ -65,7 +65,7 @@ class Exchange:
     permit: Permit | None = None  # set while it is in service
     slot: Permit | None = None  # its permit with a slot of an upstream server, also after the end of service
     pool: str = ""  # the pool of servers that it needs a slot of
-    rid: RequestId | None = None  # set if it came from another node or goes to one
+    rid: RequestId | None = None  # set if it came from another node, goes to one, or is relayed
     outcome: str = ""  # the decision for the access log, if it does not follow from the response
     reason: str = ""  # of its denial
     upstream_s: float | None = None  # until the response of another server began, or failed
@@ -87,8 +87,6 @@ class Exchange:
         self.started = at
         self.resume(self)
 
-    # ---- RequestFacts
-
     def leave_server(self, status: int, size: int) -> None:
         """The upstream server is done: its slot is free while the client reads. `status` 0: there was no response.
 
@@ -107,6 +105,8 @@ class Exchange:
         """The client left while the upstream server worked on its request."""
         if self.permit is not None:
             self.permit.leave_server(withdrawn=True)
+
+    # ---- RequestFacts
 
     @property
     def method(self) -> str:

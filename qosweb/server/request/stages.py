@@ -134,7 +134,7 @@ def resolve_target(exchange: Exchange, services: RequestServices) -> Step:
 
 
 def read_body(exchange: Exchange, services: RequestServices) -> Step:
-    """Wait for a small request body; refuse one that is too large. A large body is streamed after admission."""
+    """Wait for a small request body. A larger one is streamed after admission; one above the limit is refused."""
     if not exchange.has_body:
         return None
     body = exchange.request_body
@@ -210,7 +210,7 @@ def admit(exchange: Exchange, services: RequestServices) -> Step:
         exchange.slot = decided if decided.queue is not None else None
         return None
     if isinstance(decided, Denial) and decided.status == 503 and _has_its_share(exchange, services):
-        decided.account.reasons[decided.reason] -= 1  # the reason is another one, and is counted with the response
+        decided.account.reasons[decided.reason] -= 1  # this response has another reason: one client takes too much
         return explain(429, "Too many requests from your address wait for the upstream server.", [("Retry-After", "1")])
     exchange.outcome = decided.decision
     if isinstance(decided, Forward):
@@ -373,7 +373,10 @@ def _look_up(exchange: Exchange, services: RequestServices) -> Waiting | None:
 
 
 def _record_access(exchange: Exchange, services: RequestServices) -> None:
-    """Record the access once, for conditions on earlier requests. Only accesses to existing pages count."""
+    """Record the access once, for conditions on earlier requests.
+
+    Only accesses to existing pages count; with upstream servers all requests do.
+    """
     if not exchange.is_recorded:
         exchange.is_recorded = True
         services.admission.record_access(exchange, exchange.started)
