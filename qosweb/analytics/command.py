@@ -40,11 +40,8 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 # By default the JVM does not compile methods above 8000 bytes of bytecode. Spark's generated loop over the lines
 # exceeds this where a policy has response times, and would be interpreted.
 _JVM = "-XX:-DontCompileHugeMethods"
-# A small log is done before optimised code pays off: this halves the CPU time of 10,000 lines. Most of the rest is the
-# loading of 21,000 classes; the last option, without which each is verified again, saves 5 to 10 %.
-_SHORT_LIVED_JVM = (
-    f"{_JVM} -XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote"
-)
+# A small log is done before optimised code pays off: this halves the CPU time of 10,000 lines.
+_SHORT_LIVED_JVM = f"{_JVM} -XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
 
 def analyze(arguments: argparse.Namespace) -> int:

@@ -11,14 +11,13 @@ import pyspark
 import pytest
 
 from loadgen.cli import main
-from qosweb.analytics.command import settings
 from qosweb.analytics.spark import java, submit
 
 SUBMIT = Path(pyspark.__file__).parent / "bin" / "spark-submit"
 
 
 def run(log: Path, *options: str) -> subprocess.CompletedProcess[str]:
-    quick_start = settings("local[2]", 0)["spark.driver.extraJavaOptions"]
+    quick_start = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
     environ = {**os.environ, **java.environment(os.environ), "SPARK_LOCAL_IP": "127.0.0.1"}
     environ["PYSPARK_PYTHON"] = sys.executable
     return subprocess.run(
