@@ -44,7 +44,7 @@ class Below(Protocol):
     @property
     def has_room(self) -> bool: ...
     def send(self, body: ViewMessage) -> None: ...
-    def processed(self, count: int) -> None: ...
+    def processed_up_to(self, count: int) -> None: ...
 
 
 def is_quorum(members: Iterable[ProcessId], view: View) -> bool:
@@ -165,7 +165,7 @@ class PrimaryViews:
         unprocessed = self._unprocessed
         for _ in range(count):
             unprocessed.popleft()
-        self.below.processed(unprocessed[0] - 1 if unprocessed else self._received)
+        self.below.processed_up_to(unprocessed[0] - 1 if unprocessed else self._received)
 
     def roomy(self) -> None:
         self.above.roomy()
@@ -217,4 +217,4 @@ class PrimaryViews:
             self.context.outbox.append(Persist(Primaries(self.act, tuple(self.amb[view_id] for view_id in state[1]))))
 
     def _tell_processed(self) -> None:
-        self.below.processed(self._unprocessed[0] - 1 if self._unprocessed else self._received)
+        self.below.processed_up_to(self._unprocessed[0] - 1 if self._unprocessed else self._received)

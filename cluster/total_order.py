@@ -7,7 +7,7 @@ Life of an entry (functions of this file, unless a module is named):
    `Endpoint.send` to the links.
 4. ordered: `AdaptiveOrder._order` hands up the batches in one order at all members; `receive` calls `_append`.
 5. durable: `_append` puts an `Appended` record into the outbox, `runtime/disk/log_writer.py` writes it, and `performed`
-   learns of it. `ViewOrder.processed` prepares the acknowledgement, which leaves after the record is on disk.
+   learns of it. `ViewOrder.processed_up_to` prepares the acknowledgement, which leaves after the record is on disk.
 6. safe: `ViewOrder._report_safe` calls `safe` when all members have acknowledged the batch.
 7. confirmed: `safe` moves `next_confirm`. No later primary view can change the position.
 8. applied: `_deliver_confirmed` hands entries that are confirmed and on the local disk to `ReplicaLayer.deliver`, which

@@ -119,7 +119,7 @@ class ViewOrder:
         if not self._busy:
             self._run()
 
-    def processed(self, count: int) -> None:
+    def processed_up_to(self, count: int) -> None:
         """The client has processed the first `count` messages of this view's order: they may be acknowledged."""
         if self.view_now is None or not self.acked[self.own_rank] < count <= self.delivered:
             return

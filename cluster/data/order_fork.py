@@ -76,7 +76,7 @@ class OrderFork:
     def has_room(self) -> bool:
         return self.order.has_room
 
-    def processed(self, count: int) -> None:
+    def processed_up_to(self, count: int) -> None:
         """The primary views have processed the first `count` of their messages in this view."""
         while self._passed < count:
             self._places.popleft()
@@ -84,4 +84,4 @@ class OrderFork:
         self._tell_processed()
 
     def _tell_processed(self) -> None:
-        self.order.processed(self._places[0] - 1 if self._places else self._received)
+        self.order.processed_up_to(self._places[0] - 1 if self._places else self._received)

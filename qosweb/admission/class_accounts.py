@@ -29,7 +29,7 @@ class ClassAccount:
     name: str
     decisions: Counter[str] = field(default_factory=Counter)
     number: int = 0  # of the class in the policy in force
-    forwarded_served: int = 0  # requests that took the fast path to an upstream server; they are not in `decisions`
+    relayed_served: int = 0  # requests that took the fast path to an upstream server; they are not in `decisions`
     held_served: int = 0  # those of which the engine does not know yet
     held_bytes: int = 0  # of their responses; part of `other_bytes`
     plain_served: int = 0  # requests that took the fast path; they are not in `decisions`
@@ -61,7 +61,7 @@ class ClassAccount:
         return "".join(escaped)
 
     def by_decision(self) -> dict[str, int]:
-        counts = {"served": self.plain_served + self.forwarded_served, "denied": 0, "failed": 0}
+        counts = {"served": self.plain_served + self.relayed_served, "denied": 0, "failed": 0}
         for decision, count in self.decisions.items():
             counts[decision] = counts.get(decision, 0) + count
         return counts
@@ -70,7 +70,7 @@ class ClassAccount:
     def waits(self) -> list[int]:
         """Requests by their wait, as `SERVICE_BUCKETS_S`. Those on the fast path did not wait."""
         at_once, *waited = self.wait_counts
-        return [at_once + self.plain_served + self.forwarded_served, *waited]
+        return [at_once + self.plain_served + self.relayed_served, *waited]
 
     def observe_service(self, service_s: float) -> None:
         self.service_counts[bisect_left(SERVICE_BUCKETS_S, service_s)] += 1

@@ -17,8 +17,9 @@ THOUSANDTHS = tuple(f"{number:03}" for number in range(1000))
 class Clock:
     """Read it once per event. ``second``, ``second_text`` and ``date_line`` belong to the latest reading.
 
-    On the fast path the caller reads ``time.perf_counter()`` itself and calls ``turn`` only when ``due_at`` is reached;
-    ``read`` does the same in one call. So a check that is due every few milliseconds costs a request nothing: `watch`.
+    On the fast path the caller reads ``time.perf_counter()`` itself and calls ``do_due`` only when ``due_at`` is
+    reached; ``read`` does the same in one call. So a check that is due every few milliseconds costs a request nothing:
+    `watch`.
     """
 
     __slots__ = ("_check", "_wall_offset", "date_line", "due_at", "next_second_at", "second", "second_text")
@@ -26,7 +27,7 @@ class Clock:
     def __init__(self) -> None:
         self._check: Callable[[float], float] | None = None
         self.next_second_at = -inf
-        self.turn(time.perf_counter())
+        self.do_due(time.perf_counter())
 
     def watch(self, check: Callable[[float], float]) -> None:
         """Call ``check`` with the time at the next reading. It returns the time from which the
@@ -38,10 +39,10 @@ class Clock:
         """Seconds on the monotonic clock that durations and deadlines are measured with."""
         now = time.perf_counter()
         if now >= self.due_at:
-            self.turn(now)
+            self.do_due(now)
         return now
 
-    def turn(self, now: float) -> None:
+    def do_due(self, now: float) -> None:
         """Do what is due: begin a new second, call the check."""
         if now >= self.next_second_at:
             self._begin_second(now)

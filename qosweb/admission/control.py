@@ -152,7 +152,7 @@ class AdmissionControl:
         `servers`: the request is for one of these upstream servers, by name; the flag tells whether all nodes share it.
         Its permit names the server. `on_decided` is called later, only if this returns a `Wait`.
         """
-        if self.processor is not None and self.processor.holds and isinstance(self._gate, EngineGate):
+        if self.processor is not None and self.processor.queues_all and isinstance(self._gate, EngineGate):
             return self.processor.enter(self._gate, facts, account, size, on_decided, servers)
         return self._gate.enter(facts, account, size, on_decided, servers)
 
@@ -176,7 +176,7 @@ class AdmissionControl:
         gate = self._gate
         is_limited = isinstance(gate, EngineGate) and gate.is_limited
         self.start_in_turn = gate.start_throttled if is_limited and isinstance(gate, EngineGate) else gate.start
-        if self.processor is not None and self.processor.holds:
+        if self.processor is not None and self.processor.queues_all:
             self.start, self.hold = _start_nothing, self._hold_alone
         else:
             self.start, self.hold = self.start_in_turn, gate.hold
@@ -196,12 +196,12 @@ class AdmissionControl:
         """Call ``run``, which handles one request whose turn has come: it is not held again."""
         processor = self.processor
         assert processor is not None
-        processor.holds = False
+        processor.queues_all = False
         self.refresh_limit()
         try:
             run()
         finally:
-            processor.holds = processor.is_full
+            processor.queues_all = processor.is_full
             self.refresh_limit()
 
     def send_weights(self, accounts: Sequence[SendAccount]) -> Sequence[int | None]:

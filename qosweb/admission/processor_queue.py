@@ -1,6 +1,6 @@
 """Processor queue: while the processor is full, requests wait here for their turns, in the order of their classes.
 
-While it `holds`, no request starts when it arrives, except one for an upstream server in a class that is alone
+While it `queues_all`, no request starts when it arrives, except one for an upstream server in a class that is alone
 (`AdmissionControl`). Each turn of the event loop answers a few of those that wait; then
 sockets are read again, so that requests wait here and not in the kernel, where nothing can order them. A request is
 denied when its lifetime has ended. It is denied on arrival only if WAITING_MAX requests wait: a denial costs nearly as
@@ -61,7 +61,7 @@ class ProcessorQueue:
         self.law = SaturationLaw()
         self.order = TurnOrder()
         self.is_full = False  # the processor
-        self.holds = False  # requests have to wait for their turns
+        self.queues_all = False  # requests have to wait for their turns
         self.switches = 0  # how often the processor became full
         self._connections: Callable[[], int] = lambda: 0
         self._loop = loop
@@ -95,7 +95,7 @@ class ProcessorQueue:
         is_shared = self._connections() > 1
         law.observe(now, self._busy.read_s(), order.work, is_shared=is_shared, waiting=order.waiting)
         if law.is_saturated != self.is_full:
-            self.is_full = self.holds = law.is_saturated
+            self.is_full = self.queues_all = law.is_saturated
             self.switches += self.is_full
             self._shares_at = -inf
             self._on_switch()

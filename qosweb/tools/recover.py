@@ -14,7 +14,7 @@ from cluster.runtime.disk.database_file import FILE
 from cluster.runtime.disk.disk_recovery import open_disks
 from cluster.runtime.disk.store_errors import DiskInUse, StoreError
 from qosweb.errors import UsageError
-from qosweb.server.cluster.membership import MEMBER_FILE
+from qosweb.server.cluster.membership import GROUP_FOLDER
 
 if TYPE_CHECKING:
     import argparse
@@ -54,7 +54,7 @@ def _recover(disks: RemainingDisks, *, ask: bool) -> int:
 
 def _group_directory(data: Path) -> Path:
     """The folder of the group's disk in a node's ``--data-dir``. Raises UsageError if there is none."""
-    group = data / MEMBER_FILE
+    group = data / GROUP_FOLDER
     if (group / FILE).exists():
         return group
     if not data.exists():
@@ -63,7 +63,7 @@ def _group_directory(data: Path) -> Path:
         raise UsageError(f"--data-dir {data}: is not a directory")
     if (data / FILE).exists():
         raise UsageError(f"--data-dir {data}: is a part of a node's data directory; give its parent, {data.parent}")
-    raise UsageError(f"--data-dir {data}: is not the --data-dir of a cluster's node: it has no {MEMBER_FILE}/{FILE}")
+    raise UsageError(f"--data-dir {data}: is not the --data-dir of a cluster's node: it has no {GROUP_FOLDER}/{FILE}")
 
 
 def _is_confirmed(cluster_id: str) -> bool:

@@ -15,7 +15,7 @@ BODY = 100_000
 def full(door: Door) -> ProcessorQueue:
     processor = door.control.processor
     assert processor is not None
-    processor.is_full = processor.holds = True
+    processor.is_full = processor.queues_all = True
     door.control.refresh_limit()
     return processor
 

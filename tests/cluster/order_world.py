@@ -107,7 +107,7 @@ class Node:
         count = len(self.received)
         if self.lag is None:
             self.world.judge.dealt[self.me, view.id] = count
-            self.order.processed(count)
+            self.order.processed_up_to(count)
         else:
             self.world.at(self.world.now + self.lag(), lambda: self._processed(view, count))
         if self.on_receive is not None:
@@ -116,7 +116,7 @@ class Node:
     def _processed(self, view: View, count: int) -> None:
         if view is self.current_view:
             self.world.judge.dealt[self.me, view.id] = max(count, self.world.judge.dealt.get((self.me, view.id), 0))
-            self.order.processed(count)
+            self.order.processed_up_to(count)
             self.order.settle()
 
     def safe(self, sender: ProcessId, body: ViewMessage) -> None:

@@ -215,7 +215,7 @@ def test_before_the_first_view_nothing_happens(make: MakeOrder) -> None:
     world = World("a", make)
     a = world.node("a")
     a.order.send(message(1))
-    a.order.processed(3)
+    a.order.processed_up_to(3)
     a.order.ack_received(ProcessId("z"), Ack(ViewId(1, "x"), 1))
     a.order.deliver(ProcessId("z"), world.make_view)  # type: ignore[arg-type]
     a.order.block()

@@ -117,7 +117,7 @@ class Member:
         assert self.queue is not None
         self.queue.messages.append((self.me, body))
 
-    def processed(self, count: int) -> None:
+    def processed_up_to(self, count: int) -> None:
         assert self.queue is not None
         assert count >= self.queue.processed[self.me]
         self.queue.processed[self.me] = count

@@ -1,6 +1,6 @@
 """Access log formats: one JSON object or one Apache combined line per request, and JSON lines for events. Pure.
 
-A `LogEntry` has the facts of a request. The fast paths need none: `plain_line`, `held_line` and `forwarded_line` join
+A `LogEntry` has the facts of a request. The fast paths need none: `plain_line`, `queued_line` and `upstream_line` join
 their lines from prepared parts. A field of every line has to be added to all of these.
 """
 
@@ -130,11 +130,11 @@ class JsonLines:
         """The part of a line that is constant for every plain GET of one page, after the class."""
         return f',"decision":"served","status":{status},"bytes":{size}'
 
-    def held_tail(self, decision: str, status: int, size: int) -> str:
+    def queued_tail(self, decision: str, status: int, size: int) -> str:
         """`page_tail` of a plain GET that was not served."""
         return f',"decision":"{decision}","status":{status},"bytes":{size}'
 
-    def held_line(
+    def queued_line(
         self, ts: str, rid: str, client_part: str, host_part: str, page_part: str, wait_us: int, service_us: int,
         reason: str = "",
     ) -> str:  # fmt: skip
@@ -156,7 +156,7 @@ class JsonLines:
             f'"queue_ms":0.000,"service_ms":{ms},"total_ms":{ms}}}\n'
         )
 
-    def forwarded_line(
+    def upstream_line(
         self,
         ts: str,
         rid: str,

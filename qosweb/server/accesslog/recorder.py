@@ -176,7 +176,7 @@ class AccessRecorder:
         if self._log is not None:
             lines = self._lines
             lines.append(
-                self._json.held_line(
+                self._json.queued_line(
                     self._clock.wall_text(arrived),
                     f"{self._rid_prefix}{number}",
                     client_part,
@@ -202,12 +202,12 @@ class AccessRecorder:
         account.service_counts[0] += 1
         self._noted_bytes += size
         self.statuses[status] += 1
-        tail = self._json.held_tail(decision, status, size)
+        tail = self._json.queued_tail(decision, status, size)
         rid = self._new_rid()
         if self._log is not None:
             page_part = f"{self._json.page_part(path)}{account.quoted}{tail}"
             ts, wait_us = self._clock.wall_text(arrived), int((now - arrived) * 1e6)
-            self._lines.append(self._json.held_line(ts, rid, client_part, host, page_part, wait_us, 0, reason))
+            self._lines.append(self._json.queued_line(ts, rid, client_part, host, page_part, wait_us, 0, reason))
             if len(self._lines) >= BATCH_LINES:
                 self.flush()
 
@@ -218,11 +218,11 @@ class AccessRecorder:
         """Whether a line of a forwarded request needs nothing but its head, times, status and size."""
         return self._form is self._json and "upstream_ms" not in self.extra_fields
 
-    def forwarded(self, client_part: str, relay: PlainRelay, now: float) -> None:
+    def relayed(self, client_part: str, relay: PlainRelay, now: float) -> None:
         """Record a request that an upstream server has answered, and that waited for nothing else."""
         started, size, status, known = relay.started, relay.sent, relay.status, relay.known
         account, service_s = known.account, now - started
-        account.forwarded_served += 1
+        account.relayed_served += 1
         account.bytes_sent += size
         account.other_bytes += size
         account.service_counts[bisect_left(SERVICE_BUCKETS_S, service_s)] += 1
@@ -234,7 +234,7 @@ class AccessRecorder:
             lines, ms = self._lines, f"{service_s * 1e3:.3f}"
             first_byte_ms = ms if relay.first_byte_at == now else f"{(relay.first_byte_at - started) * 1e3:.3f}"
             lines.append(
-                self._json.forwarded_line(
+                self._json.upstream_line(
                     self._clock.wall_text(started), relay.rid, client_part, known.log_part, status, size, ms,
                     first_byte_ms, relay.hold.resource, relay.request_id,
                 )

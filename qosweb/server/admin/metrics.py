@@ -79,7 +79,7 @@ class NodeCollector(Collector):
         ):
             ended.add_metric([reason], count)
         yield ended
-        yield GaugeMetricFamily("qosweb_open_files", "Files being sent from disk.", self._node.open_files.now)
+        yield GaugeMetricFamily("qosweb_open_files", "Files being sent from disk.", self._node.open_files.taken)
 
     def _releases(self) -> Iterator[Metric]:
         releases = self._node.releases
@@ -122,7 +122,7 @@ class NodeCollector(Collector):
             failed.add_metric([one.name], one.failures)
             ejected.add_metric([one.name], one.health.ejections)
         yield from (up, busy, open_now, sent, failed, ejected)
-        yield GaugeMetricFamily("qosweb_streams", "Long streams.", self._node.upstreams.streams.now)
+        yield GaugeMetricFamily("qosweb_streams", "Long streams.", self._node.upstreams.streams.taken)
         budget = self._node.upstreams.budget
         yield CounterMetricFamily("qosweb_upstream_retries", "Requests sent to a second server.", budget.retries)
         yield CounterMetricFamily("qosweb_upstream_retries_refused", "Retries beyond the budget.", budget.refused)

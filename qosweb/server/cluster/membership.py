@@ -53,7 +53,7 @@ LEAVE_S = 3.0
 ALONE_AFTER_S = 0.25
 ENTRY_LEN_MAX = 8 << 20  # bytes: the largest policy, and the rest of a node's batch
 POLICY_LEN_MAX = 6 << 20
-MEMBER_FILE = "group"  # the folder of the group's disk, within --data-dir
+GROUP_FOLDER = "group"  # the folder of the group's disk, within --data-dir
 
 
 class ClusterMembership:
@@ -224,7 +224,7 @@ class ClusterMembership:
 def _options(settings: ServeSettings, name: str) -> Options:
     assert settings.key_file is not None
     listen = settings.group or (_towards(settings.join[0]) if settings.join else GROUP)
-    data = None if settings.data_dir is None else settings.data_dir / MEMBER_FILE
+    data = None if settings.data_dir is None else settings.data_dir / GROUP_FOLDER
     return Options(
         name=name,
         key=read_key_file(settings.key_file),

@@ -17,14 +17,14 @@ class SharedPlaces:
     """A bounded number of places. One client holds at most ``per_client_max`` of them."""
 
     def __init__(self, total_max: int, share_ppm: int) -> None:
-        self.now = 0  # places taken
+        self.taken = 0
         self.total_max = total_max
         self.per_client_max = part_of(total_max, share_ppm)
         self._by_client: Counter[str] = Counter()
 
     @property
     def is_full(self) -> bool:
-        return self.now >= self.total_max
+        return self.taken >= self.total_max
 
     def has_room_for(self, client: str) -> bool:
         return not self.is_full and self._by_client[client_key(client)] < self.per_client_max
@@ -34,21 +34,21 @@ class SharedPlaces:
         return self.per_client_max < self.total_max and self._by_client[client_key(client)] >= self.per_client_max
 
     def take(self, client: str) -> None:
-        self.now += 1
+        self.taken += 1
         self._by_client[client_key(client)] += 1
 
     def try_take(self, client: str) -> bool:
         """Take a place if there is room."""
         key = client_key(client) if ":" in client else client  # saves a call for most clients
         held = self._by_client.get(key, 0)
-        if held >= self.per_client_max or self.now >= self.total_max:
+        if held >= self.per_client_max or self.taken >= self.total_max:
             return False
-        self.now += 1
+        self.taken += 1
         self._by_client[key] = held + 1
         return True
 
     def give_back(self, client: str) -> None:
-        self.now -= 1
+        self.taken -= 1
         key = client_key(client) if ":" in client else client
         left = self._by_client[key] - 1
         if left:

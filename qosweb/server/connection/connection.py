@@ -88,7 +88,7 @@ class HttpConnection(Turns):
             self.proxy = self.client
         self.active_at = self._clock.read()
         transport.set_write_buffer_limits(high=WRITE_BUFFER_HIGH, low=WRITE_BUFFER_LOW)
-        self.renew_blocked()
+        self.block_list_changed()
         if opening is None:
             decision = connections.enter(self, is_exempt=is_proxy)
         else:
@@ -161,11 +161,11 @@ class HttpConnection(Turns):
             return
         now = perf_counter()
         if now >= self._clock.due_at:
-            self._clock.turn(now)
+            self._clock.do_due(now)
         if self._log_part and not self._in_head:
             if (plain := self._known_heads.get(data)) is not None:
                 processor = self._processor
-                if processor is not None and processor.holds and self._wait_for_turn(plain, data, now):
+                if processor is not None and processor.queues_all and self._wait_for_turn(plain, data, now):
                     return
                 if self._answer_plain(plain, now):
                     return
@@ -356,7 +356,7 @@ class HttpConnection(Turns):
         if self._log_part:
             self._log_part = self._context.recorder.client_part(self.client)
 
-    def renew_blocked(self) -> None:
+    def block_list_changed(self) -> None:
         """The block list has changed: a client on it does not get the fast path, which does not look at the list."""
         context = self._context
         is_affected = bool(context.services.blocks) and context.services.blocks.affects(self.client)

@@ -40,7 +40,7 @@ class TrackedConnection(Protocol):
     def close_if_idle(self) -> None: ...
     def abort(self) -> None: ...
     def renew_log_part(self) -> None: ...
-    def renew_blocked(self) -> None: ...
+    def block_list_changed(self) -> None: ...
 
 
 @dataclass(slots=True)
@@ -160,9 +160,9 @@ class Connections:
         for connection in self._all:
             connection.renew_log_part()
 
-    def renew_blocked(self) -> None:
+    def block_list_changed(self) -> None:
         for connection in self._all:
-            connection.renew_blocked()
+            connection.block_list_changed()
 
     def drain(self) -> None:
         """Close idle connections now, and the others after their current request."""

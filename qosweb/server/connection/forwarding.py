@@ -89,7 +89,7 @@ class Forwarding(Sending):
         context = self._context
         self._relay = None
         context.services.admission.release(relay.hold, relay.sent, now)
-        context.recorder.forwarded(self._log_part, relay, now)
+        context.recorder.relayed(self._log_part, relay, now)
         self.active_at = now
         self._unblock()
 

@@ -166,7 +166,7 @@ class Opening:
     def renew_log_part(self) -> None:
         """Does nothing: there is no log part before the first request."""
 
-    def renew_blocked(self) -> None:
+    def block_list_changed(self) -> None:
         """Does nothing: the list is looked at when the connection is made."""
 
     def close_if_idle(self) -> None:

@@ -32,7 +32,7 @@ class ProxiedConnection(HttpConnection):
                 self.client, self._log_part = self.proxy, ""  # until the head is parsed
             elif client != self.client or not self._log_part:
                 self.client = client
-                self.renew_blocked()
+                self.block_list_changed()
                 self._log_part = self._context.recorder.client_part(client)
         return super()._consume_head(reader, data, start, end, now)
 
@@ -41,7 +41,7 @@ class ProxiedConnection(HttpConnection):
             self.client = self._context.trusted.client_of(
                 self.proxy, head.values("x-forwarded-for"), head.values("forwarded")
             )
-            self.renew_blocked()
+            self.block_list_changed()
             context = self._context
             if piece in context.plain_heads.known or piece in context.forward_heads.known:
                 context.plain_heads.remember_client(self.proxy, piece, self.client)

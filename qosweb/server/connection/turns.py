@@ -44,7 +44,7 @@ class Turns(Timeouts):
     def _wait_for_turn(self, plain: PlainHead, data: bytes, now: float) -> bool:
         """Queue a plain request if the processor is full. False, without effect, if it is not."""
         processor = self._processor
-        if processor is None or not processor.holds:
+        if processor is None or not processor.queues_all:
             return False
         self.active_at = now
         self._held = plain, data, now

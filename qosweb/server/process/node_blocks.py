@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 def block_service(node: Node) -> BlockService:
     """The block list of `node`. It does not block the cluster's nodes and trusted proxies without force."""
     service = BlockService(node.name, is_member=node.settings.is_member, protected=lambda: protected_addresses(node))
-    service.blocks.on_change = _Renewal(node.loop, node.connections.renew_blocked).soon
+    service.blocks.on_change = _Renewal(node.loop, node.connections.block_list_changed).soon
     return service
 
 

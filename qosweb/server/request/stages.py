@@ -209,7 +209,7 @@ def admit(exchange: Exchange, services: RequestServices) -> Step:
         exchange.permit = decided
         exchange.slot = decided if decided.queue is not None else None
         return None
-    if isinstance(decided, Denial) and decided.status == 503 and _has_its_share(exchange, services):
+    if isinstance(decided, Denial) and decided.status == 503 and _client_fills_its_share(exchange, services):
         decided.account.reasons[decided.reason] -= 1  # this response has another reason: one client takes too much
         return explain(429, "Too many requests from your address wait for the upstream server.", [("Retry-After", "1")])
     exchange.outcome = decided.decision
@@ -221,7 +221,7 @@ def admit(exchange: Exchange, services: RequestServices) -> Step:
     return explain(decided.status, decided.text, decided.fields)
 
 
-def _has_its_share(exchange: Exchange, services: RequestServices) -> bool:
+def _client_fills_its_share(exchange: Exchange, services: RequestServices) -> bool:
     """Whether the client's requests in service, and not those of others, are why it waits for an upstream server."""
     route = _upstream_route(exchange, services)
     return route is not None and all(one.places.is_used_up_by(exchange.client) for one in route.servers)

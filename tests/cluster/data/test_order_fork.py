@@ -24,7 +24,7 @@ class FakeOrder:
 
     def send(self, body: Any) -> None: ...
 
-    def processed(self, count: int) -> None:
+    def processed_up_to(self, count: int) -> None:
         self.acknowledged = count
 
 
@@ -59,7 +59,7 @@ def test_what_the_primary_views_processed_is_translated(kinds: list[bool], data:
     assert service.got == service.safe_ones == [DATA] * (len(kinds) - sum(kinds))
     places = [place for place, is_primary in enumerate(kinds, 1) if is_primary]
     done = data.draw(st.integers(0, len(places)))
-    fork.processed(done)
+    fork.processed_up_to(done)
     assert order.acknowledged == (places[done] - 1 if done < len(places) else len(kinds))
 
 

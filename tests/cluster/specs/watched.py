@@ -51,8 +51,8 @@ class Tap:
         self._report(VsSafe(sender, body))
         self._primary.safe(sender, body)
 
-    def processed(self, count: int) -> None:
-        self._member.processed(count)
+    def processed_up_to(self, count: int) -> None:
+        self._member.processed_up_to(count)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._primary, name)

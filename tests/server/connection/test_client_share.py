@@ -27,4 +27,4 @@ def test_places_are_for_all_and_some_for_each() -> None:
     places.give_back("2001:db8::9")
     assert places.has_room_for("2001:db8::1")
     assert not places.has_room_for("192.0.2.1")
-    assert places.now == 3
+    assert places.taken == 3
