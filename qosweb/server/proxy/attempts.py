@@ -2,7 +2,9 @@
 
 A request is sent at most twice, and to at most ATTEMPTS_MAX servers or connections in all. It is sent again only while
 no byte of a response has come, within its lifetime and the retry budget, and if it was never sent or is idempotent with
-a body that is still in memory. Otherwise the client gets an error, or, within a response, a broken connection.
+a body that is still in memory. A connection that was used before and is lost may have been closed while it was idle:
+then the request is sent to the same server on a new one, which the budget does not count. Otherwise the client gets an
+error, or, within a response, a broken connection.
 Neighbours: ``forward`` derives from it and moves the bytes; ``server`` has the connections, ``routes`` the choice.
 """
 
@@ -196,12 +198,12 @@ class RelayAttempts:
 
     def on_lost(self, connection: UpstreamConnection) -> None:
         """The connection to the server was closed within the response, or before it."""
-        if connection.is_reused and not connection.has_answered and self._may_repeat():  # closed while it was idle
-            server, route = self._server, self.place.route
+        is_stale = connection.is_reused and not connection.has_answered  # it was perhaps closed while it was idle
+        if is_stale and self._may_repeat() and self._may_try(self._context.services.clock.read()):
+            server = self._server
             assert server is not None
-            another = None if route is None else route.pick(self._context.services.clock.read(), server)
             self._release(reusable=False)
-            self._enter(another or server, fresh=True)
+            self._enter(server, fresh=True)
         elif connection.has_answered:
             self._on_failure(Failure.UNREACHABLE, explain(502, "The upstream server broke the connection off."))
         else:
@@ -233,13 +235,9 @@ class RelayAttempts:
         """Send the request to another server, within its lifetime and the retry budget. It is sent at most twice."""
         context, route, server = self._context, self.place.route, self._server
         now = context.services.clock.read()
-        if route is None or self.status != 499 or self._attempts >= ATTEMPTS_MAX:
+        if route is None or self.status != 499 or not self._may_try(now):
             return False
         if was_sent and not self._may_repeat():
-            return False
-        account = context.services.account_of(self.exchange)
-        lifetime_s = context.services.admission.lifetime_s(account)
-        if lifetime_s is not None and now - self.exchange.arrived > lifetime_s:
             return False
         another = route.pick(now, server)
         if another is None or not context.upstreams.budget.try_retry(now):
@@ -248,6 +246,12 @@ class RelayAttempts:
         self._active_at = now
         self._enter(another)
         return True
+
+    def _may_try(self, now: float) -> bool:
+        """Whether attempts are left, and time of the lifetime."""
+        services = self._context.services
+        lifetime_s = services.admission.lifetime_s(services.account_of(self.exchange))
+        return self._attempts < ATTEMPTS_MAX and (lifetime_s is None or now - self.exchange.arrived <= lifetime_s)
 
     def _may_repeat(self) -> bool:
         """Whether the request may be sent a second time."""

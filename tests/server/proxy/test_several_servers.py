@@ -200,6 +200,51 @@ def test_only_idempotent_requests_are_sent_twice(tmp_path: Path) -> None:
         assert first.requests + second.requests == 3
 
 
+class Lossy:
+    """A server that answers the first request of a connection, and closes when the second has come and time passed."""
+
+    def __init__(self, after_s: float = 0.0) -> None:
+        self._after_s = after_s
+        self._used: set[Talk] = set()
+
+    def __call__(self, talk: Talk) -> None:
+        if talk in self._used:
+            talk.pause(self._after_s)
+            talk.close()
+        else:
+            self._used.add(talk)
+            talk.send(OK)
+
+
+def test_a_lost_idle_connection_is_replaced_at_the_same_server(tmp_path: Path) -> None:
+    """Only what is sent to another server counts in the budget, and only that."""
+    with (
+        MisbehavingServer(Lossy()) as lossy,
+        named(b"b") as good,
+        in_front(tmp_path, *options_of(lossy, good)) as node,
+        node.connect() as connection,
+    ):
+        for _ in range(40):
+            assert connection.get("/x").status == 200
+        assert lossy.requests > lossy.connections >= 2  # connections were lost
+        ids = [{line for head in one.heads for line in head.split(b"\r\n") if line.startswith(b"X-Request-Id")}
+               for one in (lossy, good)]  # fmt: skip
+        assert len(ids[0] & ids[1]) == node.metric("qosweb_upstream_retries_total")
+
+
+def test_a_lost_connection_is_not_replaced_after_the_lifetime(tmp_path: Path) -> None:
+    spec = tmp_path / "site.webqos"
+    spec.write_text("set lifetime = 300ms\n")
+    with (
+        MisbehavingServer(Lossy(after_s=0.6)) as lossy,
+        in_front(tmp_path, *options_of(lossy), "--spec", str(spec)) as node,
+        node.connect() as connection,
+    ):
+        assert connection.get("/x").status == 200
+        assert connection.get("/x").status == 502
+        assert lossy.requests == 2
+
+
 def test_a_request_that_was_never_sent_goes_to_another_server(tmp_path: Path) -> None:
     gone = f"http://127.0.0.1:{free_port()}"
     with named(b"a") as good, in_front(tmp_path, "--upstream", gone, *options_of(good)) as node:
