@@ -45,7 +45,6 @@ PURE = (
 PURE_BUT_FOR = (
     "cluster/__main__.py",
     "cluster/runtime",
-    "qosweb/engine/laws/__main__.py",
     "qosweb/engine/sim/__main__.py",
     "qosweb/webqos/loader.py",
 )  # where the clock, the sockets and the disk are
@@ -83,7 +82,7 @@ MAKES_MUTANTS = ("cluster/sim/mutation.py",)  # compiles wrong versions of our o
 LINES_MAX = 600
 ENTRY_POINTS = frozenset(
     {
-        "qosweb.__main__", "qosweb.cli", "qosweb.engine.laws.__main__", "qosweb.engine.sim.__main__",
+        "qosweb.__main__", "qosweb.cli", "qosweb.engine.sim.__main__",
         "cluster.__main__", "loadgen.__main__", "loadgen.cli",
         "loadgen.run.worker", "qosweb.analytics.spark.session", "qosweb.analytics.spark.submit",
         "qosweb.demo.node_process",

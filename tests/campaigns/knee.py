@@ -5,10 +5,9 @@ from __future__ import annotations
 import argparse
 import time
 
-from qosweb.engine.laws.sim.command_line import WARM_UP, best_fixed
-from qosweb.engine.laws.sim.command_line import main as print_table
-from qosweb.engine.laws.sim.measures import settled_s, window
-from qosweb.engine.laws.sim.scenarios import bypass, changing, play, steady
+from tests.engine.laws.sim.measures import settled_s, window
+from tests.engine.laws.sim.scenarios import bypass, changing, play, steady
+from tests.engine.laws.sim.table import WARM_UP, best_fixed, print_table
 
 # Scenarios with a goal of their own: use relative to the best fixed limit, and queue inside. The server of 2/200 ms
 # with 32 places answers 6,000 requests a second, so 5 ms are tolerated (`tolerance`): 30 requests by Little.
@@ -28,14 +27,14 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--seeds", type=int, default=10, metavar="N", help="seeds per scenario (default: 10)")
     parser.add_argument("--seed-from", type=int, metavar="S", help="first seed (default: from the clock)")
     parser.add_argument("--table", action="store_true", help="print the table of means instead")
+    parser.add_argument("--only", default="", metavar="TEXT", help="with --table: scenarios whose name contains TEXT")
     options = parser.parse_args(arguments)
     first = options.seed_from if options.seed_from is not None else int(time.time())
     print(f"seeds from {first} on", flush=True)
-    if options.table:
-        return print_table(
-            ["--seeds", str(options.seeds), "--seed-from", str(first)], lambda text: print(text, flush=True)
-        )
     seeds = range(first, first + options.seeds)
+    if options.table:
+        print_table(seeds, options.only)
+        return 0
     missed = _judge_steady(seeds) + _judge_changing(seeds) + _judge_bypass(seeds)
     print(f"{missed} goals missed")
     return 1 if missed else 0

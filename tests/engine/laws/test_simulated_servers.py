@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from qosweb.engine.laws.knee import Knee
-from qosweb.engine.laws.sim.gateways import GatewayOptions, Gateways, SimClass
-from qosweb.engine.laws.sim.measures import settled_s, window
-from qosweb.engine.laws.sim.scenarios import (
+from tests.engine.laws.sim.gateways import GatewayOptions, Gateways, SimClass
+from tests.engine.laws.sim.measures import settled_s, window
+from tests.engine.laws.sim.scenarios import (
     Change,
     Scenario,
     bypass,
@@ -22,7 +22,7 @@ from qosweb.engine.laws.sim.scenarios import (
     steady,
     two_classes,
 )
-from qosweb.engine.laws.sim.servers import PlacesServer
+from tests.engine.laws.sim.servers import PlacesServer
 
 if TYPE_CHECKING:
     from cluster.sim.seeded_random import SeededRandom

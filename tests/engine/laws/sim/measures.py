@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from qosweb.engine.laws.sim.gateways import BUCKET_S
+from tests.engine.laws.sim.gateways import BUCKET_S
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from qosweb.engine.laws.sim.gateways import Snapshot
+    from tests.engine.laws.sim.gateways import Snapshot
 
 USE_GOAL = 0.95
 QUEUE_GOAL = 2.0

@@ -15,7 +15,7 @@ import msgspec
 
 from cluster.sim.event_queue import EventQueue
 from qosweb.engine.laws.service_samples import Sampler
-from qosweb.engine.laws.sim.servers import SimRequest
+from tests.engine.laws.sim.servers import SimRequest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from cluster.sim.seeded_random import SeededRandom
     from qosweb.engine.laws.knee import LimitDecision
     from qosweb.engine.laws.service_samples import SampleBatch, Tag
-    from qosweb.engine.laws.sim.servers import Meters
+    from tests.engine.laws.sim.servers import Meters
 
     Demand = Callable[[SeededRandom], float]
 

@@ -16,12 +16,12 @@ import msgspec
 from cluster.sim.event_queue import EventQueue
 from cluster.sim.seeded_random import SeededRandom
 from qosweb.engine.laws.knee import Knee, LimitDecision
-from qosweb.engine.laws.sim.gateways import AnyServer, GatewayOptions, Gateways, SimClass
-from qosweb.engine.laws.sim.servers import PlacesServer, PooledServer, SharingServer, SimRequest
+from tests.engine.laws.sim.gateways import AnyServer, GatewayOptions, Gateways, SimClass
+from tests.engine.laws.sim.servers import PlacesServer, PooledServer, SharingServer, SimRequest
 
 if TYPE_CHECKING:
     from qosweb.engine.laws.service_samples import SampleBatch
-    from qosweb.engine.laws.sim.gateways import AnyLaw, Demand
+    from tests.engine.laws.sim.gateways import AnyLaw, Demand
 
 WEIGHTS = (6, 4)
 

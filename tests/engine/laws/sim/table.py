@@ -1,44 +1,31 @@
-"""Simulate the law that finds the slots of a server, and print a table.
-
-Pure: the output function is an argument.
-"""
+"""Table of simulated servers: what the law that finds their slots makes of them."""
 
 from __future__ import annotations
 
-import argparse
 from statistics import median
 from typing import TYPE_CHECKING
 
-from qosweb.engine.laws.sim.measures import settled_s, window
-from qosweb.engine.laws.sim.scenarios import FixedLimit, bypass, changing, play, steady
+from tests.engine.laws.sim.measures import settled_s, window
+from tests.engine.laws.sim.scenarios import FixedLimit, bypass, changing, play, steady
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
-    from qosweb.engine.laws.sim.scenarios import Scenario
+    from tests.engine.laws.sim.scenarios import Scenario
 
-SEEDS = 3
 WARM_UP = 1 / 3  # of a run
 
 
-def main(arguments: Sequence[str], write: Callable[[str], None]) -> int:
-    parser = argparse.ArgumentParser(prog="python -m qosweb.engine.laws", description=__doc__.splitlines()[0])
-    parser.add_argument(
-        "--seeds", type=_count, default=SEEDS, metavar="N", help=f"seeds per scenario (default {SEEDS})"
-    )
-    parser.add_argument("--seed-from", type=_count, default=11, metavar="S", help="the first seed (default 11)")
-    parser.add_argument("--only", default="", metavar="TEXT", help="only scenarios whose name contains TEXT")
-    options = parser.parse_args(arguments)
-    seeds = range(options.seed_from, options.seed_from + max(1, options.seeds))
-    write(f"{'scenario':<32} {'use':>6} {'worst':>6} {'queue':>6} {'worst':>6} {'limit':>6} {'share':>6}")
+def print_table(seeds: Sequence[int], only: str = "") -> None:
+    """Every scenario whose name contains ``only``."""
+    print(f"{'scenario':<32} {'use':>6} {'worst':>6} {'queue':>6} {'worst':>6} {'limit':>6} {'share':>6}")
     for scenario in (*steady(), bypass(), bypass((7, 3))):
-        if options.only in scenario.name:
-            write(steady_row(scenario, seeds))
-    write(f"\n{'seconds until the goals hold':<32} {'start':>12} {'changed':>12} {'back':>12}   median (worst)")
+        if only in scenario.name:
+            print(steady_row(scenario, seeds), flush=True)
+    print(f"\n{'seconds until the goals hold':<32} {'start':>12} {'changed':>12} {'back':>12}   median (worst)")
     for scenario in changing():
-        if options.only in scenario.name:
-            write(changing_row(scenario, seeds))
-    return 0
+        if only in scenario.name:
+            print(changing_row(scenario, seeds), flush=True)
 
 
 def steady_row(scenario: Scenario, seeds: Sequence[int]) -> str:
@@ -86,9 +73,3 @@ def _seconds(value: float) -> str:
 
 def _mean(values: Sequence[float]) -> float:
     return sum(values) / len(values)
-
-
-def _count(text: str) -> int:
-    if not text.isdecimal():
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of at least 0")
-    return int(text)
