@@ -7,6 +7,20 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+from cluster.sim.mutant_hunt import hunt, row
+from qosweb.engine.sim.plan import make_plan
+from qosweb.engine.sim.run import play
+from qosweb.engine.sim.slot_plan import make_slot_plan
+from tests.engine.sim.mutant_catalogue import MUTANTS
+from tests.engine.sim.slot_mutant_catalogue import SLOT_MUTANTS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from cluster.sim.mutation import Mutant
+    from qosweb.engine.sim.plan import EnginePlan
 
 TOP = Path(__file__).resolve().parents[2]
 
@@ -27,10 +41,21 @@ def main(arguments: list[str]) -> int:
         ["cluster", "sim", "--data"],
         ["cluster", "sim", "--reports"],
         ["cluster", "sim", "--bulk"],
-        ["qosweb.engine.sim"],
-        ["qosweb.engine.sim", "--slots"],
     ):
         words = [sys.executable, "-m", *command, "--mutants", "--seeds", str(options.seeds), "--seed-from", str(first)]
         print(" ".join(words[1:]), flush=True)
         worst = max(worst, subprocess.run(words, cwd=TOP, check=False).returncode)
+    for make, mutants in ((make_plan, MUTANTS), (make_slot_plan, SLOT_MUTANTS)):
+        print("mutants of the engine" + (" in front of upstream servers" if mutants is SLOT_MUTANTS else ""))
+        worst = max(worst, _hunt(make, mutants, range(first, first + options.seeds)))
     return worst
+
+
+def _hunt(make: Callable[[int], EnginePlan], mutants: Sequence[Mutant], seeds: range) -> int:
+    """Those that only tests notice survive (`NOTICED_BY` in tests/engine/sim)."""
+    survivors = 0
+    for mutant in mutants:
+        caught = hunt(mutant, seeds, lambda seed: play(make(seed)))
+        survivors += not caught.by
+        print(row(caught), flush=True)
+    return 1 if survivors else 0

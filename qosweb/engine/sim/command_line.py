@@ -1,4 +1,4 @@
-"""Simulate the QoS engine: explore seeds, replay or narrate one seed, and run the mutants.
+"""Simulate the QoS engine: explore seeds, replay or narrate one seed.
 
 Pure: the clock and the output function are arguments.
 """
@@ -9,13 +9,10 @@ import argparse
 from typing import TYPE_CHECKING
 
 from cluster.sim.explore import ExplorationReport
-from cluster.sim.mutant_hunt import hunt, row
 from cluster.sim.narrate import Detail, Narrator
-from qosweb.engine.sim.mutant_catalogue import MUTANTS
 from qosweb.engine.sim.plan import make_plan
 from qosweb.engine.sim.run import play
 from qosweb.engine.sim.sample_load import sample_shares
-from qosweb.engine.sim.slot_mutants import SLOT_MUTANTS
 from qosweb.engine.sim.slot_plan import make_slot_plan
 from qosweb.engine.sim.steady_load import off, shares_of
 from qosweb.engine.sim.wide_pipes import WIDER, make_wide_plan
@@ -23,7 +20,6 @@ from qosweb.engine.sim.wide_pipes import WIDER, make_wide_plan
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from cluster.sim.mutation import Mutant
     from cluster.sim.run import RunResult
     from qosweb.engine.sim.plan import EnginePlan
 
@@ -51,16 +47,11 @@ def main(arguments: Sequence[str], clock: Callable[[], float], write: Callable[[
     parser.add_argument("--sample", action="store_true", help="print shares under overload by the sample site's policy")
     parser.add_argument("--wide", action="store_true", help="nodes with many channels, and flash crowds that fill them")
     parser.add_argument("--slots", action="store_true", help="pools of upstream servers with slots beside the pipes")
-    parser.add_argument(
-        "--mutants", action="store_true", help="run the mutants of the engine, and print which judge caught each"
-    )
     options = parser.parse_args(arguments)
     if options.narrate and options.seed is None:
         parser.error("--narrate needs --seed")
     seeds = range(options.seed_from, options.seed_from + options.seeds) if options.seed is None else [options.seed]
     make = make_slot_plan if options.slots else make_wide_plan if options.wide else make_plan
-    if options.mutants:
-        return _hunt(SLOT_MUTANTS if options.slots else MUTANTS, seeds, make, write)
     if options.steady:
         return _steady(seeds, WIDER if options.wide else 1, write)
     if options.sample:
@@ -125,12 +116,3 @@ def _sample(seeds: Sequence[int], write: Callable[[str], None]) -> int:
         free, used = (" ".join(f"{share:.1f}" for share in shares) for shares in (found.free, found.used))
         write(f"seed {seed}: free pages {free}, capacity used {used}, gentle load not served {found.unserved:.1f}")
     return 0
-
-
-def _hunt(mutants: Sequence[Mutant], seeds: Sequence[int], make: Make, write: Callable[[str], None]) -> int:
-    survivors = 0
-    for mutant in mutants:
-        caught = hunt(mutant, seeds, lambda seed: play(make(seed)))
-        survivors += not caught.by
-        write(row(caught))
-    return 1 if survivors else 0

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from qosweb.engine.sim.mutant_catalogue import MUTANTS
 from qosweb.engine.sim.plan import make_plan
 from qosweb.engine.sim.run import play
 from tests.engine import test_engine
 from tests.engine.local import test_batch_timing, test_local_queue, test_wait_estimate
 from tests.engine.replicated import test_scheduler
 from tests.engine.sim import test_sample_load
+from tests.engine.sim.mutant_catalogue import MUTANTS
 from tests.support.mutants import assert_a_seed_catches, assert_a_test_catches
 
 if TYPE_CHECKING:

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from qosweb.engine.sim.run import play
-from qosweb.engine.sim.slot_mutants import SLOT_MUTANTS
 from qosweb.engine.sim.slot_plan import make_slot_plan
 from tests.engine import test_slots
 from tests.engine import test_slots_in_a_group as of_a_group
 from tests.engine.sim import test_slot_limits
+from tests.engine.sim.slot_mutant_catalogue import SLOT_MUTANTS
 from tests.support.mutants import assert_a_seed_catches, assert_a_test_catches
 
 if TYPE_CHECKING:
