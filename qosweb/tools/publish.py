@@ -92,6 +92,8 @@ def scan(folder: Path) -> tuple[Manifest, dict[str, str]]:
             found.append((relative, path, status))
             if len(found) > FILES_MAX:
                 raise UsageError(f"{folder}: more than {FILES_MAX:,} files")
+    if not found:
+        raise UsageError(f"{folder}: no files to publish (hidden files are left out)")
     digests = _digests([path for _, path, _ in found])
     files = {digest: path for digest, (_, path, _) in zip(digests, found, strict=True)}
     manifest = make_manifest(

@@ -38,10 +38,10 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
 EVERY_S = 0.25
-CURVE = 24  # values of a curve
-BAR, BAR_NARROW = 16, 6
+CURVE_MIN, CURVE_MAX = 15, 24  # values of a curve
+BAR_MIN, BAR_MAX = 6, 16
 GAP = 2  # between columns
-WIDE, MEDIUM, NARROW = 110, 100, 80  # widths of the terminal
+MEDIUM, NARROW = 100, 80  # widths of the terminal
 COLUMNS = (
     ("waiting", 0),
     ("served/s", 0),
@@ -89,18 +89,18 @@ class TopScreen:
     def _classes(self, status: Mapping[str, Any], width: int) -> Table:
         table = Table(box=None, pad_edge=False, header_style="bold")
         names = list(status["classes"])[:CLASSES_MAX]
-        is_wide = width >= WIDE
-        bar_len = BAR if width >= MEDIUM else BAR_NARROW if width >= NARROW else 0
         columns = [column for column, least in COLUMNS if width >= least]
         has_shares = bool(status.get("capacity"))
         rows = rows_of_classes(status, names) if has_shares else []
-        longest = max((len(row.guaranteed) for row in rows), default=0)
-        others = sum(len(column) + GAP for column in columns) + (CURVE + GAP if is_wide else 0)
-        others += len("100%") + bar_len + 3 * GAP if has_shares else 0
+        left = width - sum(len(column) + GAP for column in columns)
         labels = min(NAME_MAX, max((len(row.label) for row in rows), default=0))
-        guarantee_len = max(len("guaranteed"), min(GUARANTEE_MAX, longest, width - others - labels))
-        others += guarantee_len if has_shares else 0
-        table.add_column("class", overflow="ellipsis", no_wrap=True, max_width=max(8, min(NAME_MAX, width - others)))
+        guarantee_len = bar_len = curve_len = 0
+        if has_shares:
+            left -= len("100%") + 2 * GAP
+            longest = max((len(row.guaranteed) for row in rows), default=0)
+            guarantee_len, bar_len, curve_len = _lengths(left - labels, longest, width)
+            left -= guarantee_len + (bar_len + GAP if bar_len else 0) + (curve_len + GAP if curve_len else 0)
+        table.add_column("class", overflow="ellipsis", no_wrap=True, max_width=max(8, min(NAME_MAX, left)))
         if has_shares:
             table.add_column("guaranteed", overflow="ellipsis", no_wrap=True, max_width=guarantee_len)
             table.add_column("gets", justify="right", no_wrap=True, min_width=4)
@@ -108,8 +108,8 @@ class TopScreen:
                 table.add_column("", no_wrap=True, min_width=bar_len)
         for column in columns:
             table.add_column(column, justify="right", no_wrap=True, min_width=len(column))
-        if has_shares and is_wide:
-            table.add_column("share, recently", no_wrap=True)
+        if curve_len:
+            table.add_column("recent share", no_wrap=True, min_width=curve_len)
         if not has_shares:
             for name in names:
                 table.add_row(Text(name), *_latency(status, (name,), columns))
@@ -118,7 +118,7 @@ class TopScreen:
             members = [status["classes"][name] for name in row.classes]
             gets = sum(one["share"]["of_capacity"] for one in members)
             promised = sum(one["share"]["promised"] or 0.0 for one in members)
-            shares = self._shares.setdefault(row.label, deque(maxlen=CURVE))
+            shares = self._shares.setdefault(row.label, deque(maxlen=CURVE_MAX))
             shares.append(gets)
             table.add_row(
                 Text(row.label),
@@ -126,9 +126,20 @@ class TopScreen:
                 f"{gets:.0%}",
                 *([bar(gets, promised, bar_len)] if bar_len else []),
                 *_latency(status, row.classes, columns),
-                *([Text(curve(shares), style="green")] if is_wide else []),
+                *([Text(curve(shares, curve_len), style="green")] if curve_len else []),
             )
         return table
+
+
+def _lengths(room: int, longest: int, width: int) -> tuple[int, int, int]:
+    """Lengths of guarantee, bar and curve in ``room``; 0: there is none. The curve comes last."""
+    bar_min = BAR_MIN + GAP if width >= NARROW else 0
+    guarantee = max(len("guaranteed"), min(GUARANTEE_MAX, longest, room - bar_min))
+    room -= guarantee
+    curve = min(CURVE_MAX, room - bar_min - GAP)
+    if curve < CURVE_MIN or width < MEDIUM:
+        return guarantee, max(BAR_MIN, min(BAR_MAX, room - GAP)) if bar_min else 0, 0
+    return guarantee, max(BAR_MIN, min(BAR_MAX, room - curve - 2 * GAP)), curve
 
 
 def _latency(status: Mapping[str, Any], names: tuple[str, ...], columns: list[str]) -> list[str]:
@@ -146,7 +157,7 @@ def _latency(status: Mapping[str, Any], names: tuple[str, ...], columns: list[st
     return [values[column] for column in columns]
 
 
-def curve(values: deque[float]) -> str:
-    """Values between 0 and their maximum as blocks of different heights, the newest at the right."""
+def curve(values: deque[float], length: int) -> str:
+    """The last ``length`` values as blocks whose heights are relative to the maximum, the newest at the right."""
     high = max(0.05, *values)
-    return "".join(BLOCKS[round(value / high * (len(BLOCKS) - 1))] for value in values).rjust(CURVE)
+    return "".join(BLOCKS[round(value / high * (len(BLOCKS) - 1))] for value in values)[-length:].rjust(length)

@@ -63,12 +63,14 @@ def test_a_node_with_old_figures_is_seen() -> None:
     assert next(line for line in lines if line.startswith("n3")).split()[7:9] == ["7.5", "s"]
 
 
-@pytest.mark.parametrize("width", [60, 80, 100, 200])
+@pytest.mark.parametrize("width", [60, 80, 100, 110, 112, 120, 200])
 def test_a_line_fits_into_the_terminal(width: int) -> None:
     assert all(len(line) <= width for line in drawn(TopScreen(), live_status(), width))
 
 
-@pytest.mark.parametrize(("width", "lacks"), [(60, {"service", "denied/s"}), (80, {"service"}), (100, set())])
+@pytest.mark.parametrize(
+    ("width", "lacks"), [(60, {"service", "denied/s"}), (80, {"service"}), (100, set()), (110, set())]
+)
 def test_a_narrow_terminal_shows_whole_columns(width: int, lacks: set[str]) -> None:
     lines = drawn(TopScreen(), live_status(), width)
     head = next(line for line in lines if line.startswith("class"))
@@ -77,6 +79,16 @@ def test_a_narrow_terminal_shows_whole_columns(width: int, lacks: set[str]) -> N
     paid = next(line for line in lines if line.startswith("/paid"))
     assert [word for word in ("> 50%", "40%", "31.5", "50 ms") if word not in paid] == []
     assert "…" not in head + paid
+
+
+@pytest.mark.parametrize("width", [110, 200])
+def test_a_wide_terminal_shows_a_curve_and_whole_names(width: int) -> None:
+    status = live_status()
+    del status["classes"]["[red]/name[/red]"]
+    lines = drawn(TopScreen(), status, width)
+    head = next(line for line in lines if line.startswith("class"))
+    assert head.rstrip().endswith("recent share")
+    assert "…" not in "".join(lines)
 
 
 def test_a_guarantee_uses_the_space_that_is_left() -> None:

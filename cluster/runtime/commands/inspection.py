@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import sqlite3
 import tempfile
+from codecs import getincrementaldecoder
 from pathlib import Path
 from shutil import copyfile
 from typing import TYPE_CHECKING
@@ -154,8 +155,11 @@ def _text(entry: Entry) -> str:
     if entry.kind == CHECKPOINT:
         checkpoint = _decode_checkpoint(entry.body)
         return f"of {checkpoint.position}, digest {checkpoint.digest}"
-    shown = entry.body[:BODY_SHOWN].decode("utf-8", "replace")
-    return ascii(shown)[1:-1] + ("..." if len(entry.body) > BODY_SHOWN else "")
+    shown, end = entry.body[:BODY_SHOWN], "..." if len(entry.body) > BODY_SHOWN else ""
+    try:
+        return ascii(getincrementaldecoder("utf-8")().decode(shown))[1:-1] + end  # the last character may be cut
+    except UnicodeDecodeError:
+        return shown.hex() + end
 
 
 def as_json(holding: DiskContents) -> str:

@@ -23,10 +23,10 @@ COUNTS = (  # of requests: the head of the column, and the field of the row
 )  # fmt: skip
 RARE = ("429", "blocked")  # columns that are left out if they are empty
 CAUSES = {
-    "set": "limited by hand",
-    "server": "limited by the server",
-    "line": "limited by the line",
-    "processor": "limited by the processor",
+    "set": "bottleneck: configured limit",
+    "server": "bottleneck: server",
+    "line": "bottleneck: line",
+    "processor": "bottleneck: processor",
 }
 STYLES = {HELD: "green", VIOLATED: "bold red", NOT_TESTED: "dim"}
 
@@ -49,7 +49,8 @@ def show(findings: Findings) -> None:
     shown = [verdict for verdict in findings.windows if verdict.outcome == VIOLATED][:5]
     for verdict in shown:
         rids = " ".join(findings.samples.get(verdict, ()))
-        _print(f"{_when(verdict)} {_at(verdict)}{verdict.rule}: {verdict.reason} {rids}".rstrip())
+        of_requests = f"; request ids: {rids}" if rids else ""
+        _print(f"violation: {_when(verdict)} {_at(verdict)}{verdict.rule}: {verdict.reason}{of_requests}")
     seconds = findings.end_s - findings.begin_s
     untested = "; no guarantee could be judged" if findings.outcome == NOT_TESTED else ""
     print(

@@ -114,7 +114,11 @@ class AccessRecorder:
         """A resource is contended from now on, or no longer, or its limit has changed."""
         if (state.cause is not None) != (state.name in self._contended):
             self._contended ^= {state.name}
-            how = "no longer contended" if state.cause is None else f"contended ({state.cause}): {state.waiting:,} wait"
+            how = (
+                "no longer contended"
+                if state.cause is None
+                else f"contended (cause: {state.cause}); requests that wait: {state.waiting:,}"
+            )
             self.events.add(self._now(), "resource", f"{state.name} is {how}")
         self._event(f"resource {state.name}", self._json.resource_event(self._now(), state))
 

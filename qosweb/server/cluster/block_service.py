@@ -65,22 +65,21 @@ class BlockService:
         for_s = inf if for_s is None else for_s
         block = BlockOperation(os.urandom(8).hex(), str(network), path, for_s, reason, by, self._name, time.time())
         await self._request(block)
-        log_message(f"{network} {path} is blocked by {by or 'an operator'}: {reason or 'no reason given'}")
-
+        log_message(f"{_target(network, path)} is blocked by {by or 'an operator'}: {reason or 'no reason given'}")
         return block
 
     async def unblock(self, network: Network, path: str, by: str) -> int:
         """Remove all blocks of this network and path. Returns how many there were."""
         count = await self._request(UnblockOperation(str(network), path))
         if count:
-            log_message(f"{network} {path} is unblocked by {by or 'an operator'}")
+            log_message(f"{_target(network, path)} is unblocked by {by or 'an operator'}")
         return count
 
     def _refuse_protected(self, network: Network) -> None:
         loopback = {"127.0.0.0/8": "the loopback network", "::1": "the loopback address"}
         for text, what in {**self._protected(), **loopback}.items():
             if _overlap(network, text):
-                raise CannotBlock(f"{network} contains {text}, {what}; --force blocks it nevertheless")
+                raise CannotBlock(f"{network} overlaps {text}, {what}; --force blocks it nevertheless")
 
     async def _request(self, operation: AnyOperation) -> int:
         body = encode_operation(operation)
@@ -113,6 +112,10 @@ def _count(result: object) -> int:
     if not isinstance(result, int):
         raise CannotBlock(str(result))
     return result
+
+
+def _target(network: Network, path: str) -> str:
+    return f"{network} {path}".rstrip()
 
 
 def _overlap(network: Network, text: str) -> bool:

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from qosweb.units import pluralize
+
 if TYPE_CHECKING:
     from qosweb.server.process.node import Node
 
@@ -37,7 +39,7 @@ class ChangeWatch:
         """A list may have very many entries: only its newest ones are looked at."""
         blocks = self._node.blocking.blocks
         newest = blocks.listed(NEWEST_MAX) if blocks else []
-        count = f"{len(blocks):,} in all"
+        count = f"{pluralize(len(blocks), 'block')} in all"
         if newest and newest[0].block.at_s > self._newest:
             one = newest[0].block
             self._newest = one.at_s

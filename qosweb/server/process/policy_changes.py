@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from qosweb.engine.replicated.compiled_policy import CompiledPolicy
 from qosweb.errors import UsageError
 from qosweb.server.cluster.membership import POLICY_LEN_MAX
+from qosweb.server.process.console import log_message
 from qosweb.webqos.loader import load
 
 if TYPE_CHECKING:
@@ -46,6 +47,7 @@ class PolicyChanges:
         self._admission = admission
         self._is_in_cluster = is_in_cluster
         self._file_text = None if policy is None else policy.text  # of the file, as it was last read
+        self._text_in_force = self._file_text
         self._waits: dict[str, asyncio.Future[int | None]] = {}  # by the text of the policy
 
     def change(self, policy: CompiledPolicy) -> None:
@@ -117,6 +119,9 @@ class PolicyChanges:
 
     def in_force(self, policy: CompiledPolicy, index: int | None) -> None:
         """A policy is in force, since position `index` of the cluster's order if there is one."""
+        if policy.text != self._text_in_force:
+            self._text_in_force = policy.text
+            log_message(f"policy {self._admission.accounts.classifier.policy_hash or '(empty)'} is in force")
         waiter = self._waits.get(policy.text)
         if waiter is not None and not waiter.done():
             waiter.set_result(index)

@@ -37,6 +37,7 @@ from qosweb.server.releases.peer_blobs import BlobKey, NotObtained
 from qosweb.server.releases.release_multicast import BlobHead
 from qosweb.server.releases.release_tree import BlobFolder, ReleaseTree
 from qosweb.server.releases.released_site import ReleasedSite
+from qosweb.units import pluralize
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -473,7 +474,8 @@ class ReleaseService:
         if now.number == before:
             return
         self._on_switch()
-        log_message(f"release {now.number} is current: {now.manifest[:12]}, {now.files:,} files; {now.message or '-'}")
+        message = f"; {now.message}" if now.message else ""
+        log_message(f"release {now.number} is current: {now.manifest[:12]}, {pluralize(now.files, 'file')}{message}")
 
     async def _collect(self) -> None:
         """Delete blobs that no release needs."""

@@ -88,6 +88,8 @@ def _hint(expected: str, token: str, previous: str, rest: str) -> str:
     for word in (token, previous):
         if word.lower() in _WORDS and word != word.lower():
             return f"write it in lower case: '{word.lower()}'"
+    if previous.lower() in ("if", "when") and ("'=>'" in expected or "'before'" in expected):
+        return "a condition needs no word before it, and is followed by '=>' and a constraint"
     if low in _UNITS and previous[:1].isdigit():
         return "write number and unit without a blank between them"
     if token == ")":
@@ -113,7 +115,7 @@ def _hint(expected: str, token: str, previous: str, rest: str) -> str:
 def _hint_in_condition(token: str, previous: str) -> str:
     if token[0] in "<>=!" or token == "in":
         close = did_you_mean(previous, _SUBJECTS)
-        return close or f"conditions cannot test '{previous}'"
+        return close or f"conditions cannot test '{previous}'; they test {', '.join(_SUBJECTS)}"
     if token == "..":
         return "a range follows 'in': time in 22:00..06:00"
     return ""
@@ -121,12 +123,12 @@ def _hint_in_condition(token: str, previous: str) -> str:
 
 def _hint_at_end(token: str, low: str) -> str:
     if token == ",":
-        return "one statement a line; decimals are written with a point"
+        return "one statement per line; decimals are written with a point"
     if low in ("and", "or"):
         return "a statement has one constraint; write two statements"
     if token == "|":
         return "put page sets in parentheses: (</a> | </b>).server_resource"
-    return did_you_mean(token, ("hard", "as")) or "one statement a line, or ';' between statements"
+    return did_you_mean(token, ("hard", "as")) or "one statement per line, or ';' between statements"
 
 
 def _hint_after_pages(token: str, low: str, previous: str, rest: str) -> str:

@@ -77,9 +77,9 @@ def test_a_class_that_waits_and_gets_less_than_its_share_is_starved(
     rows: Any = as_json(findings)["promises"]
     assert (POOL, "server", VIOLATED) in {(row["pool"], row["cause"], row["outcome"]) for row in rows}
     assert any(row["rids"] for row in rows if row["rule"] == RULE), "requests that waited are shown"
-    assert f"share at least at {POOL} (limited by the server)" in page(findings)
+    assert f"share at least at {POOL} (bottleneck: server)" in page(findings)
     show(findings)
-    assert f"at {POOL} (limited by the server)" in capsys.readouterr().out.replace("\n", " ")
+    assert f"at {POOL} (bottleneck: server)" in capsys.readouterr().out.replace("\n", " ")
 
 
 def test_slot_time_counts_and_not_bytes_or_requests(spark: SparkSession, tmp_path: Path) -> None:

@@ -54,7 +54,7 @@ def test_a_single_node(tmp_path: Path) -> None:
             assert connection.get("/a/page").status == 200  # the third from the fast path
         refused = run_command("block", HERE, "--admin", f"{HERE}:{node.admin_port}")
         assert refused.returncode == 2
-        assert "--force blocks it nevertheless" in refused.stderr
+        assert f"{HERE}/32 overlaps 127.0.0.0/8, the loopback network; --force blocks it nevertheless" in refused.stderr
         said = qosweb(node, "block", HERE, "--path", "/a", "--for", "1h", "--reason", "a test", "--force")
         assert said.startswith("127.0.0.1/32 /a is blocked for 1h at n1; reference ")
         reference = said.split()[-1]

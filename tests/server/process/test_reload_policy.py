@@ -54,6 +54,7 @@ def test_sighup_does_not_undo_a_reload(tmp_path: Path, capfd: pytest.CaptureFixt
         spec.write_text(FIRST)
         assert "has not changed since it was last read" in hang_up(node, 5)
         assert node.admin("/policy") == FIRST
+        assert sum("is in force" in line and line.startswith("qosweb: policy ") for line in node.stderr) == 3
     capfd.readouterr()
 
 

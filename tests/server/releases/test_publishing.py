@@ -87,6 +87,9 @@ def test_a_single_node(tmp_path: Path) -> None:
     with RunningNode(None, tmp_path, *options) as node:
         assert node.get("/").status == 404
         assert "no release yet" in qosweb(node, "releases").stdout
+        (tmp_path / "nothing").mkdir()
+        refused = qosweb(node, "publish", str(tmp_path / "nothing"))
+        assert (refused.returncode, "no files to publish" in refused.stderr) == (2, True)
         assert "3 added" in qosweb(node, "publish", str(site), "--dry-run").stdout
         assert releases(node)["current"] is None
         made = publish(node, site, "--message", "the first")

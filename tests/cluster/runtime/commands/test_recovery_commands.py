@@ -65,7 +65,7 @@ def test_inspect_shows_what_a_running_node_has_on_disk(place: Path, capsys: pyte
     world = world_on_disks(place, "abc")
     for i in range(25):
         world.broadcast("a", b"entry %d" % i)
-    world.settle().broadcast("a", b"the last").settle()
+    world.settle().broadcast("a", b"the last").broadcast("a", b"\x01\xff").settle()
     held = disk(world, "a")
     code, out, _ = shown(capsys, "inspect", held.directory, "--entries", 20)
     assert code == 0
@@ -79,6 +79,7 @@ def test_inspect_shows_what_a_running_node_has_on_disk(place: Path, capsys: pyte
         f"high primary  {held.image.high_primary}",
         f"snapshot      at {held.image.snapshot.position}, ",
         "entry, 8 bytes: the last",
+        "entry, 2 bytes: 01ff",
         "checkpoint, 36 bytes: of 30, digest",
     ):
         assert expected in out
