@@ -91,7 +91,7 @@ class EngineDriver:
     def drain(self) -> None:
         """Queue no more requests here, and tell the other nodes to redirect no more clients here."""
         engine = self.engine
-        engine.local_queue.is_draining = True
+        engine.pipe_queue.is_draining = True
         if len(engine.machine.pipes) > 1:  # other nodes may take the requests that wait here
             engine.outbox.report = msgspec.structs.replace(engine.report, capacity_bps=0)
         self._on_change()
@@ -103,7 +103,7 @@ class EngineDriver:
         pipes = engine.machine.pipes
         if len(pipes) < 2 or engine.me not in pipes:
             return False
-        return pipes[engine.me].capacity_bps > 0 or bool(engine.local_queue.expected)
+        return pipes[engine.me].capacity_bps > 0 or bool(engine.pipe_queue.expected)
 
     def close(self) -> None:
         self._closed = True
@@ -125,7 +125,7 @@ class EngineDriver:
             assert batch is not None
             if self._broadcast is None or not self._broadcast(body, batch):
                 engine.ended(batch, delivered=False)
-        if engine.local_queue.is_draining and not self._expects_visitors():
+        if engine.pipe_queue.is_draining and not self._expects_visitors():
             self.visitors_arrived.set()
         self._on_change()
         self._deliver_all()

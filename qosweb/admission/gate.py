@@ -202,21 +202,21 @@ class EngineGate(OpenGate):
 
     def _refresh(self) -> None:
         """Recompute which classes may start at once."""
-        is_open_to = self._engine.local_queue.is_open_to
+        is_open_to = self._engine.pipe_queue.is_open_to
         self._opens = [is_open_to(number) for number in range(len(self._accounts.accounts))]
 
     def _count_fast_path(self) -> None:
         """Report the requests on the fast path since the last call to the engine."""
-        local_queue = self._engine.local_queue
+        pipe_queue = self._engine.pipe_queue
         for account in self._accounts.accounts:
             served, size = account.plain_served, account.plain_bytes
             before = self._counted.get(account.name, (0, 0))
             if served != before[0]:
                 count = served - before[0]
-                local_queue.served(account.number, count, size - before[1] + count * self.fixed_bytes)
+                pipe_queue.served(account.number, count, size - before[1] + count * self.fixed_bytes)
                 self._counted[account.name] = served, size
             if account.held_served:  # their starts are counted already
-                local_queue.served(account.number, 0, account.held_served * self.fixed_bytes + account.held_bytes)
+                pipe_queue.served(account.number, 0, account.held_served * self.fixed_bytes + account.held_bytes)
                 account.held_served = account.held_bytes = 0
 
     # ---- all other requests
@@ -229,7 +229,7 @@ class EngineGate(OpenGate):
         on_decided: OnDecided,
         servers: Servers | None = None,
     ) -> Decided | Wait:
-        driver, local_queue = self.driver, self._engine.local_queue
+        driver, pipe_queue = self.driver, self._engine.pipe_queue
         driver.expire_overdue()
         if servers is not None:
             return self._enter_pool(facts, account, on_decided, self._engine.slot_queue(servers))
@@ -240,19 +240,19 @@ class EngineGate(OpenGate):
         cost = self.fixed_bytes + (self._means.get(account.name, REQUEST_BYTES) if size is None else size)
         learns_size = size is None
         if ticket is None:
-            started = local_queue.start_at_once(account.number, cost, may_exceed=self.is_limited)
+            started = pipe_queue.start_at_once(account.number, cost, may_exceed=self.is_limited)
             if started is not None:
                 driver.poke()
                 return self._permit(account, rid, started, learns_size=learns_size)
         pending = WaitingRequest(self, facts, account, rid, on_decided, learns_size=learns_size)
         request: Request | Deny | None = None
         if ticket is not None:
-            local_queue.now_ms = driver.now_ms()
-            request = local_queue.visit(
+            pipe_queue.now_ms = driver.now_ms()
+            request = pipe_queue.visit(
                 ticket.owner, ticket.number, account.number, cost, pending.on_decision, ticket.left_ms
-            ) or local_queue.start_at_once(account.number, cost)
+            ) or pipe_queue.start_at_once(account.number, cost)
         if request is None:
-            request = local_queue.submit(account.number, cost, driver.now_ms(), pending.on_decision)
+            request = pipe_queue.submit(account.number, cost, driver.now_ms(), pending.on_decision)
         driver.poke()
         if isinstance(request, Deny):
             return _denial(request, account, rid)
@@ -285,8 +285,8 @@ class EngineGate(OpenGate):
         now = self._clock.read()
         if self._turns is not None:
             self._turns.note(now)
-        local_queue = self._engine.local_queue
-        rate_bps = local_queue.channel_bps(account.number, self.fixed_bytes) if self.is_limited else None
+        pipe_queue = self._engine.pipe_queue
+        rate_bps = pipe_queue.channel_bps(account.number, self.fixed_bytes) if self.is_limited else None
         mark = self._meter.enter(now)
         return Permit(
             self, account, None, request, mark, rate_bps=rate_bps, fixed_bytes=self.fixed_bytes, queue=queue,
@@ -358,7 +358,7 @@ class EngineGate(OpenGate):
 
     def cancel(self, request: Request, of_pool: SlotQueue | None) -> None:
         """Cancel a request that has not started, perhaps just after the engine decided."""
-        queue = of_pool or self._engine.local_queue
+        queue = of_pool or self._engine.pipe_queue
         queue.now_ms = self.driver.now_ms()  # the request that starts next may be late already
         queue.cancel(request)
         self.driver.poke()
@@ -369,7 +369,7 @@ class EngineGate(OpenGate):
             return
         request = permit.request
         assert request is not None
-        self._engine.local_queue.resize(request, self.fixed_bytes + size)
+        self._engine.pipe_queue.resize(request, self.fixed_bytes + size)
         if permit.rate_bps is not None:
             permit.rate_bps = request.rate_bps
 
@@ -377,16 +377,16 @@ class EngineGate(OpenGate):
         if permit.queue is not None:
             return  # it has no channel of the pipe
         assert permit.request is not None
-        local_queue = self._engine.local_queue
-        local_queue.now_ms = self.driver.now_ms()  # the request that starts next may be late already
-        local_queue.lend(permit.request, self.fixed_bytes + bytes_sent)
+        pipe_queue = self._engine.pipe_queue
+        pipe_queue.now_ms = self.driver.now_ms()  # the request that starts next may be late already
+        pipe_queue.lend(permit.request, self.fixed_bytes + bytes_sent)
         self.driver.poke()
 
     def reclaim(self, permit: Permit, bytes_left: int) -> bool:
         if permit.queue is not None:
             return True
         assert permit.request is not None
-        has_channel = self._engine.local_queue.reclaim(permit.request, max(1, bytes_left))
+        has_channel = self._engine.pipe_queue.reclaim(permit.request, max(1, bytes_left))
         if has_channel:
             permit.rate_bps = permit.request.rate_bps
             self.driver.poke()
@@ -395,16 +395,16 @@ class EngineGate(OpenGate):
     def settle(self, permit: Permit, bytes_sent: int, *, is_sample: bool) -> None:
         request = permit.request
         assert request is not None
-        local_queue = self._engine.local_queue
+        pipe_queue = self._engine.pipe_queue
         if permit.queue is not None:
             # If it has not left: the application is done with it, or it was not forwarded, or no longer.
             self.leave_server(permit, bytes_sent, withdrawn=self._turns is not None or not is_sample)
-            local_queue.served(permit.account.number, 0, self.fixed_bytes + bytes_sent)  # the node has sent it
+            pipe_queue.served(permit.account.number, 0, self.fixed_bytes + bytes_sent)  # the node has sent it
             self.on_size(permit.account, bytes_sent)
             super().settle(permit, bytes_sent, is_sample=False)
             return
-        local_queue.now_ms = self.driver.now_ms()  # the request that starts next may be late already
-        local_queue.finish(request, self.fixed_bytes + bytes_sent)
+        pipe_queue.now_ms = self.driver.now_ms()  # the request that starts next may be late already
+        pipe_queue.finish(request, self.fixed_bytes + bytes_sent)
         if permit.learns_size:
             name = permit.account.name
             mean = self._means.get(name, bytes_sent)

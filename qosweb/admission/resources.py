@@ -101,7 +101,7 @@ def _node(
     pipe = engine.machine.pipes.get(engine.me)
     is_line = meter.line_bps is not None and meter.capacity_bps == meter.line_bps
     found = LimitSource.LINE if is_line else LimitSource.MEASURED if meter.by_hand_bps is None else LimitSource.SET
-    limit, waiting = engine.report.capacity_bps, engine.local_queue.waiting
+    limit, waiting = engine.report.capacity_bps, engine.pipe_queue.waiting
     cause: Cause | None = None
     if processor is not None:
         cause = Cause.PROCESSOR  # wins over the other causes
@@ -109,7 +109,7 @@ def _node(
         found = LimitSource.MEASURED
     elif is_line:
         cause = Cause.LINE
-    elif engine.local_queue.waits_for_room:
+    elif engine.pipe_queue.waits_for_room:
         cause = Cause.SET if found is LimitSource.SET else Cause.PROCESSOR
     return ResourceState(
         engine.me.name,

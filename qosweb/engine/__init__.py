@@ -1,1 +1,1 @@
-"""QoS engine: a replicated request queue and scheduler (pure), and each node's local queue on top of it."""
+"""QoS engine: a replicated request queue and scheduler (pure), and each node's own requests on top of it."""

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Protocol
 
 from cluster.names import make_view
 from qosweb.engine.local.batch_timing import SUPPLIED_MS, can_wait
-from qosweb.engine.local.local_queue import LocalQueue
 from qosweb.engine.local.outbox import BatchOutbox
+from qosweb.engine.local.pipe_queue import PipeQueue
 from qosweb.engine.local.server_laws import ServerLaws
 from qosweb.engine.local.slot_queue import SlotQueue
 from qosweb.engine.replicated import entries
@@ -83,7 +83,7 @@ class Engine:
         self.solo: QosStateMachine | None = None
         self._policy = policy  # the policy that was last in force here
         numbers = life << NUMBERS_BITS
-        self.local_queue = LocalQueue(me, self.replicated, self.outbox, numbers)
+        self.pipe_queue = PipeQueue(me, self.replicated, self.outbox, numbers)
         self.slot_queues: dict[tuple[tuple[str, bool], ...], SlotQueue] = {}  # by name and scope of the servers
         self._laws = ServerLaws()
         self._limits: dict[str, tuple[str, int, int, int]] = {}  # decisions for the next batch, by server
@@ -100,11 +100,11 @@ class Engine:
     @property
     def now_ms(self) -> int:
         """The current time by the node's clock."""
-        return self.local_queue.now_ms
+        return self.pipe_queue.now_ms
 
     @now_ms.setter
     def now_ms(self, now_ms: int) -> None:
-        self.local_queue.now_ms = now_ms
+        self.pipe_queue.now_ms = now_ms
 
     @property
     def machine(self) -> QosStateMachine:
@@ -128,7 +128,7 @@ class Engine:
 
     def take_name(self, me: ProcessId) -> None:
         """Set the node's identity in the group, before any request."""
-        self.me = self.replicated.me = self.local_queue.me = me
+        self.me = self.replicated.me = self.pipe_queue.me = me
         self.solo = None
         self.alone()
 
@@ -145,7 +145,7 @@ class Engine:
         if self._is_member:
             self.outbox.policy = None  # it is for the cluster only
         self._use(self.solo)
-        self.local_queue.in_minority = self._is_member
+        self.pipe_queue.in_minority = self._is_member
         self.solo.view_changed(0, make_view(0, {self.me: 0}))
         self._report_again()
         for queue in self.queues:
@@ -157,7 +157,7 @@ class Engine:
         if self.replicated.policy is not self._policy:
             self._policy_changed(-1, self.replicated.policy)
         self._use(self.replicated)
-        self.local_queue.in_minority = False
+        self.pipe_queue.in_minority = False
         if solo is not None:
             self._restate()
             self._report_again()
@@ -166,7 +166,7 @@ class Engine:
                 self.outbox.account(names.get(one.name, self.replicated.policy.default)).add(one.totals)
 
     def _use(self, machine: QosStateMachine) -> None:
-        self.local_queue.machine = machine
+        self.pipe_queue.machine = machine
         self._laws.machine_changed()
         self._limits.clear()
         if machine is self.replicated:
@@ -198,12 +198,12 @@ class Engine:
             self._catch_up(machine.time_ms)
             if self.solo is not None:
                 self._take_parts(self.solo)
-        if machine is self.local_queue.machine:
+        if machine is self.pipe_queue.machine:
             self._refresh()
 
     def _refresh(self) -> None:
-        self.local_queue.ahead_ms = self.time_ms - self.now_ms
-        self.local_queue.refresh()
+        self.pipe_queue.ahead_ms = self.time_ms - self.now_ms
+        self.pipe_queue.refresh()
         for queue in self.slot_queues.values():
             queue.attach()
 
@@ -256,7 +256,7 @@ class Engine:
             return False
         if self._limits or any(not queue.outbox.is_empty for queue in self.slot_queues.values()):
             return False
-        return can_wait(self.replicated, self.local_queue, self.outbox)
+        return can_wait(self.replicated, self.pipe_queue, self.outbox)
 
     @property
     def _may_send(self) -> bool:
@@ -278,7 +278,7 @@ class Engine:
     def tick(self, now_ms: int) -> None:
         for queue in self.queues:
             queue.tick(now_ms)
-        for decision in self._laws.tick(self.machine, now_ms, in_minority=self.local_queue.in_minority):
+        for decision in self._laws.tick(self.machine, now_ms, in_minority=self.pipe_queue.in_minority):
             self._limits[decision[0]] = decision
 
     def flush(self, now_ms: int) -> bytes | None:
@@ -299,7 +299,7 @@ class Engine:
         return entries.encode(batch)
 
     def _take_batch(self) -> NodeBatch:
-        restated = self.local_queue.make_restatement() if self.outbox.restates else None
+        restated = self.pipe_queue.make_restatement() if self.outbox.restates else None
         batch = self.outbox.take(self.time_ms, self.machine.generation, restated)
         batch.limits = list(self._limits.values())
         self._limits.clear()
@@ -344,7 +344,7 @@ class Engine:
             self.in_flight = None
 
     def _restate(self) -> None:
-        self.local_queue.restate()
+        self.pipe_queue.restate()
         self._untell_slots()
 
     def _untell_slots(self) -> None:
@@ -352,7 +352,7 @@ class Engine:
             queue.untell()
 
     def _on_batch_applied(self, batch: NodeBatch) -> None:
-        self.local_queue.on_batch_applied(batch)
+        self.pipe_queue.on_batch_applied(batch)
         for queue, of_pool in self._of_pools(batch):
             queue.on_pool_batch_applied(of_pool)
 
@@ -371,20 +371,20 @@ class Engine:
     @property
     def queues(self) -> list[RequestQueue]:
         """All queues of this node: for its pipe, and for the pools of its upstream servers."""
-        return [self.local_queue, *self.slot_queues.values()]
+        return [self.pipe_queue, *self.slot_queues.values()]
 
     def slot_queue(self, servers: tuple[tuple[str, bool], ...]) -> SlotQueue:
         """The queue for the upstream servers of one route: the name of each, and whether it is shared."""
         found = self.slot_queues.get(servers)
         if found is None:
             key = tuple(sorted(server_id(self.me.name, name, is_shared=shared) for name, shared in servers))
-            found = self.slot_queues[servers] = SlotQueue(self.local_queue, key)
+            found = self.slot_queues[servers] = SlotQueue(self.pipe_queue, key)
             found.now_ms = self.now_ms
         return found
 
     def report_capacity(self, report: NodeReport) -> None:
         self.report = self.outbox.report = report
-        self.local_queue.capacity_changed(report.capacity_bps)
+        self.pipe_queue.capacity_changed(report.capacity_bps)
 
     def report_upstreams(self, upstreams: list[UpstreamReport]) -> None:
         """Report all upstream servers of this node, with its votes on their health."""
@@ -405,7 +405,7 @@ class Engine:
     def _of_replicated(self, effect: Effect) -> None:
         if type(effect) is Granted:  # by far the most frequent
             if self.solo is None:
-                self.local_queue.granted(effect)
+                self.pipe_queue.granted(effect)
             return
         if type(effect) is SlotGranted:
             if self.solo is None:
@@ -465,7 +465,7 @@ class Engine:
     def _handle(self, effect: Effect) -> None:
         if isinstance(effect, RestatementNeeded):
             self._report_again()
-        self.local_queue.handle(effect, self.now_ms)
+        self.pipe_queue.handle(effect, self.now_ms)
         if isinstance(effect, RestatementNeeded):
             self._untell_slots()
 

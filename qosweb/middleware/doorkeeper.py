@@ -168,7 +168,7 @@ class Doorkeeper:
         if self._control is None or self._control.engine is None:
             return Counter()
         engine = self._control.engine
-        queue = engine.local_queue if self._servers is None else engine.slot_queue(self._servers)
+        queue = engine.pipe_queue if self._servers is None else engine.slot_queue(self._servers)
         waiting = [one for one in queue.requests if one.phase in (Phase.WAITING, Phase.READY)]
         return Counter(engine.machine.classes[one.class_number].name for one in waiting)
 

@@ -37,7 +37,7 @@ async def one_long_turn() -> tuple[list[Decision], float]:
     driver = EngineDriver(asyncio.get_running_loop(), engine)
     decisions: list[Decision] = []
     began = perf_counter()
-    engine.local_queue.submit(0, 1_000_000, driver.now_ms(), decisions.append)
+    engine.pipe_queue.submit(0, 1_000_000, driver.now_ms(), decisions.append)
 
     def looked() -> bool:
         driver.expire_overdue()

@@ -209,7 +209,7 @@ def test_a_wait_that_is_cancelled_gets_no_decision() -> None:
         (started,) = door.decided
         assert isinstance(started, Permit)
         assert isinstance(other, Wait)
-        assert [one.number for one in door.control.engine.local_queue.requests] == [3]  # the other one
+        assert [one.number for one in door.control.engine.pipe_queue.requests] == [3]  # the other one
 
     run(story)
 
@@ -219,17 +219,17 @@ def test_a_wait_that_is_cancelled_after_its_decision_gives_the_channel_back() ->
         door = Door(ONE_CHANNEL, BPS)
         assert door.control.engine is not None
         assert door.control.driver is not None
-        local_queue = door.control.engine.local_queue
+        pipe_queue = door.control.engine.pipe_queue
         permit, wait = door.enter(), door.enter()
         assert isinstance(permit, Permit)
         assert isinstance(wait, Wait)
-        await eventually(lambda: len(local_queue.requests) == 2)
+        await eventually(lambda: len(pipe_queue.requests) == 2)
         permit.close(0)
-        while not any(one.rate_bps for one in local_queue.requests):  # the engine has started the other one
+        while not any(one.rate_bps for one in pipe_queue.requests):  # the engine has started the other one
             door.control.engine.flush(door.control.driver.now_ms())
         assert not door.decided  # its decision is not delivered yet
         wait.cancel()
-        assert (local_queue.requests, local_queue.used_bps) == ([], 0)
+        assert (pipe_queue.requests, pipe_queue.used_bps) == ([], 0)
         door.control.driver.turn()
         assert not door.decided
         assert isinstance(door.enter(), Permit)
@@ -252,11 +252,11 @@ def test_a_channel_depends_on_the_size_under_a_response_time_guarantee() -> None
         assert soon.rate_bps >= (HEAD_BYTES + (1 << 20)) * 10
         assert other.rate_bps < 2 * BPS
         assert door.control.engine is not None
-        local_queue = door.control.engine.local_queue
-        assert local_queue.used_bps == soon.rate_bps + other.rate_bps
+        pipe_queue = door.control.engine.pipe_queue
+        assert pipe_queue.used_bps == soon.rate_bps + other.rate_bps
         soon.close(1 << 20)
         other.close(1 << 20)
-        assert local_queue.used_bps == 0
+        assert pipe_queue.used_bps == 0
 
     run(story)
 
@@ -305,7 +305,7 @@ def test_a_permit_lends_its_channel_and_takes_it_back() -> None:
         assert slow.reclaim(8000)
         slow.close(10_000)
         assert door.control.engine is not None
-        assert door.control.engine.local_queue.used_bps == 0
+        assert door.control.engine.pipe_queue.used_bps == 0
         assert not slow.reclaim(1)  # it is over
 
     run(story)

@@ -84,12 +84,12 @@ class InCluster:
 
     def submit(self, class_number: int, decided: Callable[[Decision], None]) -> Request:
         driver = self._driver
-        request = driver.engine.local_queue.submit(class_number, COST, driver.now_ms(), decided)
+        request = driver.engine.pipe_queue.submit(class_number, COST, driver.now_ms(), decided)
         assert not isinstance(request, Deny), request
         return request
 
     def finish(self, request: Request, until_s: float) -> None:
-        self._driver.engine.local_queue.finish(request, COST, until_s)
+        self._driver.engine.pipe_queue.finish(request, COST, until_s)
 
     def tell(self) -> None:
         self._driver.poke()

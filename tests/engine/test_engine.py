@@ -8,7 +8,7 @@ from qosweb.engine.local.requests import Deny, GoTo, Start
 from qosweb.engine.replicated import entries
 from qosweb.engine.replicated.entries import NodeBatch, NodeReport, NodeRestatement, PolicyText
 from qosweb.engine.sim.policies import CHANNEL_BPS, POLICIES, policy_of
-from tests.engine.local.test_local_queue import COMPILED, PAGE, A, B, Bench, Ear
+from tests.engine.local.test_pipe_queue import COMPILED, PAGE, A, B, Bench, Ear
 
 OTHER = policy_of("set lifetime = 9s\n</b>.server_resource > 10%\n</new>.server_resource > 5%\n")
 
@@ -57,7 +57,7 @@ def test_waiting_requests_survive_the_loss_of_the_primary_view() -> None:
     bench.turn()
     assert bench.engine.machine.classes[0].waiting == 1
     assert first.request is not None
-    bench.local_queue.finish(first.request, PAGE)
+    bench.pipe_queue.finish(first.request, PAGE)
     bench.turn()
     assert isinstance(second.decisions[0], Start)
 
@@ -94,12 +94,12 @@ def test_grant_from_before_a_restatement_is_void() -> None:
     bench.of_b(started=[(2, 0, 10**9)])
     bench.land()
     assert first.request is not None
-    bench.local_queue.finish(first.request, PAGE)
+    bench.pipe_queue.finish(first.request, PAGE)
     bench.later(QUIET_MS)
     bench.land()
     assert [type(one) for one in second.decisions] == [Start]
     assert second.request is not None
-    bench.local_queue.finish(second.request, PAGE)
+    bench.pipe_queue.finish(second.request, PAGE)
     bench.later(QUIET_MS)
     bench.land()
     assert bench.engine.replicated.pipes[A].channels == {}
@@ -113,7 +113,7 @@ def test_requests_served_alone_are_counted_on_return() -> None:
     bench.later(QUIET_MS)
     for one in fates:
         assert one.request is not None
-        bench.local_queue.finish(one.request, 100)
+        bench.pipe_queue.finish(one.request, 100)
     bench.later(QUIET_MS)
     assert sum(one.totals.started for one in bench.engine.replicated.classes) == 0
     bench.join(A, B)
@@ -236,12 +236,12 @@ def test_restatement_of_an_earlier_life_does_not_count_as_applied() -> None:
     bench = Bench()
     bench.engine = Engine(A, COMPILED[0], Ear(), is_member=True, life=1)
     bench.join(A, B)
-    assert bench.local_queue.is_void
+    assert bench.pipe_queue.is_void
     for count in range(1, 10):
         bench.apply(A, entries.encode(NodeBatch(0, 0, restated=NodeRestatement(count, [], []))))
-        assert bench.local_queue.is_void
+        assert bench.pipe_queue.is_void
     bench.land()
-    assert not bench.local_queue.is_void
+    assert not bench.pipe_queue.is_void
 
 
 def test_request_numbers_are_not_reused_after_a_restart() -> None:
@@ -249,7 +249,7 @@ def test_request_numbers_are_not_reused_after_a_restart() -> None:
     for engine in lives:
         engine.report_capacity(NodeReport(CHANNEL_BPS, 0, 0, ""))
         engine.flush(0)
-    one, other = (engine.local_queue.start_at_once(0, 1) for engine in lives)
+    one, other = (engine.pipe_queue.start_at_once(0, 1) for engine in lives)
     assert one is not None
     assert other is not None
     assert other.number - one.number == 1 << NUMBERS_BITS
@@ -260,7 +260,7 @@ def test_node_without_a_group_keeps_its_policy() -> None:
     engine.report_capacity(NodeReport(10 * CHANNEL_BPS, 0, 0, ""))
     engine.flush(0)
     now = engine.machine.names_now().index("/now")
-    assert engine.local_queue.start_at_once(now, 10) is not None
+    assert engine.pipe_queue.start_at_once(now, 10) is not None
     engine.change_policy(OTHER)
     engine.flush(1)
     assert engine.machine.policy.names == OTHER.names
@@ -303,8 +303,8 @@ def test_calls_from_within_a_decision_are_sent_later() -> None:
     first = bench.ask()
     assert first.request is not None
     seen: list[bytes | None] = []
-    bench.local_queue.submit(0, PAGE, 0, lambda _decision: seen.append(bench.engine.flush(0)))
-    bench.local_queue.finish(first.request, PAGE)
+    bench.pipe_queue.submit(0, PAGE, 0, lambda _decision: seen.append(bench.engine.flush(0)))
+    bench.pipe_queue.finish(first.request, PAGE)
     bench.turn()
     assert seen == [None]
 

@@ -13,7 +13,7 @@ from qosweb.engine.replicated.entries import NodeReport, NodeRestatement, Policy
 from qosweb.engine.replicated.pool_batch import PoolBatch
 from qosweb.engine.replicated.upstreams import UpstreamReport
 from qosweb.engine.sim.policies import CHANNEL_BPS, policy_of
-from tests.engine.local.test_local_queue import COMPILED, A, B, Bench, Ear
+from tests.engine.local.test_pipe_queue import COMPILED, A, B, Bench, Ear
 
 if TYPE_CHECKING:
     from qosweb.engine.local.slot_queue import SlotQueue

@@ -14,7 +14,7 @@ So a request that may be next is announced at once: one of a class that returns 
 than its share and is served on arrival, or of a class that has room at another node (none of its requests waits then).
 Only the requests that have to wait in any case are announced later. No channel idles, and the node's own clock enforces
 lifetimes in any case.
-Neighbours: `engine` calls this.  Below: `local_queue`, `outbox` and the state machine, read-only.
+Neighbours: `engine` calls this.  Below: `pipe_queue`, `outbox` and the state machine, read-only.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ from typing import TYPE_CHECKING
 from qosweb.engine.replicated.pipes import LOOKAHEAD_MS
 
 if TYPE_CHECKING:
-    from qosweb.engine.local.local_queue import LocalQueue
     from qosweb.engine.local.outbox import BatchOutbox
+    from qosweb.engine.local.pipe_queue import PipeQueue
     from qosweb.engine.replicated.state_machine import QosStateMachine
 
 SUPPLIED_MS = LOOKAHEAD_MS // 2
 
 
-def can_wait(machine: QosStateMachine, local_queue: LocalQueue, outbox: BatchOutbox) -> bool:
+def can_wait(machine: QosStateMachine, pipe_queue: PipeQueue, outbox: BatchOutbox) -> bool:
     """Whether the next batch can wait a little and collect more."""
-    if outbox.is_urgent or not local_queue.lasts_for(SUPPLIED_MS):
+    if outbox.is_urgent or not pipe_queue.lasts_for(SUPPLIED_MS):
         return False
-    always, me = machine.scheduler.bound.always, local_queue.me
+    always, me = machine.scheduler.bound.always, pipe_queue.me
     for number, one in enumerate(machine.classes):
-        if local_queue.has_untold(number):
+        if pipe_queue.has_untold(number):
             if always[number] or me not in one.queues:
                 return False
         elif always[number] and one.waiting:

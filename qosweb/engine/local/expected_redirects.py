@@ -2,7 +2,7 @@
 
 A channel is held for each expected client for VISIT_MS. A client that does not arrive in time is remembered until its
 ticket can no longer be valid, so that the channel is not used twice.
-Neighbours: `local_queue` calls this, and reports to the other nodes what becomes of the channels.
+Neighbours: `pipe_queue` calls this, and reports to the other nodes what becomes of the channels.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ node's own clock enforces the deadline, whatever the group does. A request that 
 on arrival.
 No clock and no sockets: times are arguments, decisions are callbacks, and the engine asks for batches.
 Invariant: each request gets exactly one decision.
-Neighbours: `local_queue` for the nodes' pipes, `slot_queue` for upstream servers.  Below: the state machine, read-only.
+Neighbours: `pipe_queue` for the nodes' pipes, `slot_queue` for upstream servers.  Below: the state machine, read-only.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ Two rules, the first before the second:
 - Minimum. A response that started at ``t0`` in a channel of rate ``r`` is due to have sent (costs included) at least
   ``r (t - t0)`` at time ``t``. Of the responses that are due, the one with the earliest due time is next. Those of
   always-available classes come first, and their first URGENT_BYTES are due at once. The channels of all responses fit
-  into the pipe (see `local_queue`), so that every response keeps its minimum, unless its class is ahead
+  into the pipe (see `pipe_queue`), so that every response keeps its minimum, unless its class is ahead
   of its share by AHEAD_S: a class with few connections gets its share although another has many responses in service.
 - Shares. What is left goes to the class with the least virtual time, round robin within the class. The virtual time of
   a class advances by ``bytes / weight`` whenever it sends, by either rule. Always-available classes come first, classes

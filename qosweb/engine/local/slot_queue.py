@@ -4,7 +4,7 @@ A request starts at once at a server with a free slot if no request of the pool 
 always enforced; the other nodes learn of it later. Of the free slots of a shared server a node so uses its part, at
 least one, before they have learned of it. So a limit is exceeded by at most one slot for each node, until the next
 round.
-Everything else is as for the node's own pipe (`local_queue`), but a granted request starts at once, at its server.
+Everything else is as for the node's own pipe (`pipe_queue`), but a granted request starts at once, at its server.
 Costs are microseconds.
 """
 
@@ -23,7 +23,7 @@ from qosweb.engine.replicated.servers import SLOT
 from qosweb.engine.replicated.slot_scheduler import most_free
 
 if TYPE_CHECKING:
-    from qosweb.engine.local.local_queue import LocalQueue
+    from qosweb.engine.local.pipe_queue import PipeQueue
     from qosweb.engine.replicated.effects import SlotGranted
     from qosweb.engine.replicated.pool_batch import PoolBatch
     from qosweb.engine.replicated.servers import PoolKey
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 class SlotQueue(RequestQueue):
     """The requests of one node for one pool."""
 
-    def __init__(self, node: LocalQueue, key: PoolKey) -> None:
+    def __init__(self, node: PipeQueue, key: PoolKey) -> None:
         """`node` is the queue for the node's own pipe."""
         self.pool = ServerPool(node.machine, key)  # replaced by `attach`
         self.outbox = PoolOutbox(node.outbox)

@@ -12,7 +12,7 @@ recently, too: a class often gets more than its share, and a request that could 
 class started less than its weight (see the scheduler) allows, because it asked for less, its weight is its rate. If
 none of this node's requests started recently, all requests of the class that wait anywhere count as ahead.
 A bound that is always enforced admits what its bucket allows, at whichever node the requests wait.
-Neighbours: `local_queue` calls this and reports waits and starts; the state machine knows the rest.
+Neighbours: `pipe_queue` calls this and reports waits and starts; the state machine knows the rest.
 """
 
 from __future__ import annotations

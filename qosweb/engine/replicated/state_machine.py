@@ -32,8 +32,8 @@ from qosweb.engine.replicated.effects import (
     Viewed,
 )
 from qosweb.engine.replicated.flows import STEP_MS
+from qosweb.engine.replicated.pipe_scheduler import PipeScheduler
 from qosweb.engine.replicated.pipes import NEVER, TRAVEL_MS, Pipe, held, whole_channel
-from qosweb.engine.replicated.scheduler import Scheduler
 from qosweb.engine.replicated.server_table import ServerTable
 from qosweb.webqos import Environment
 
@@ -60,7 +60,7 @@ class QosStateMachine:
         self.view: View | None = None
         self.names: dict[int, list[str]] = {}  # class names, by generation
         self.accessed_ms: dict[int, int] = {}  # last access to each page set
-        self.scheduler = Scheduler()
+        self.scheduler = PipeScheduler()
         self.servers = ServerTable(self)
         self.seq = 0
         self.shares_at_ms = -1

@@ -223,7 +223,7 @@ class Clients:
         host.wake()
         self.tally(host).started_cost += cost
         self._end(client, "served")
-        host.engine.local_queue.finish(client.request, cost)
+        host.engine.pipe_queue.finish(client.request, cost)
         host.poke()
 
     def _hang_up(self, client: SimClient, tries: int) -> None:
@@ -294,7 +294,7 @@ class Clients:
                 case _:
                     raise UnexpectedOutcome("one decision", f"{client} came to {name} and got {decision}")
 
-        client.request = host.engine.local_queue.visit(*client.ticket, number, arrival.cost, decided, client.left_ms)
+        client.request = host.engine.pipe_queue.visit(*client.ticket, number, arrival.cost, decided, client.left_ms)
         if client.request is None:  # a real node would queue it again; this client leaves
             self.world.sometimes["sent elsewhere, and comes too late"] += 1
             self._end(client, "came too late")
@@ -303,14 +303,14 @@ class Clients:
     # ---- the queue that a request asks
 
     def _start_at_once(self, host: Host, number: int, arrival: Arrival) -> Request | None:
-        return host.engine.local_queue.start_at_once(number, arrival.cost, may_exceed=self._is_paced)
+        return host.engine.pipe_queue.start_at_once(number, arrival.cost, may_exceed=self._is_paced)
 
     def _estimate(self, host: Host, number: int, arrival: Arrival) -> int:  # noqa: ARG002
         """The cost that the node expects."""
         return arrival.cost
 
     def _queue(self, host: Host, arrival: Arrival) -> RequestQueue:  # noqa: ARG002
-        return host.engine.local_queue
+        return host.engine.pipe_queue
 
     # ---- helpers
 

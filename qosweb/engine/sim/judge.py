@@ -130,11 +130,11 @@ class EngineJudge(RunJudge):
 
 
 def _left(host: Host) -> list[str]:
-    local_queue = host.engine.local_queue
+    pipe_queue = host.engine.pipe_queue
     left = {
-        "bytes a second are in use": local_queue.used_bps,
-        "requests are not over": len(local_queue.requests),
-        "redirected clients are expected": len(local_queue.expected),
+        "bytes a second are in use": pipe_queue.used_bps,
+        "requests are not over": len(pipe_queue.requests),
+        "redirected clients are expected": len(pipe_queue.expected),
         "batches are unsent or in flight": not host.engine.outbox.is_empty or host.engine.in_flight is not None,
     }
     return [f"{count} {what}" for what, count in left.items() if count]

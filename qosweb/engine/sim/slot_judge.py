@@ -151,7 +151,7 @@ class SlotJudge:
             is_member = view is not None and one.engine.me in view.members
             if is_member != (one.engine.solo is None):
                 return False
-            if is_member and (one.engine.replicated.view != view or one.engine.local_queue.is_void):
+            if is_member and (one.engine.replicated.view != view or one.engine.pipe_queue.is_void):
                 return False
         return True
 
@@ -197,7 +197,7 @@ class SlotJudge:
 
     def after(self, host: Host) -> None:
         engine = host.engine
-        if engine.local_queue.is_void:
+        if engine.pipe_queue.is_void:
             return
         for queue in engine.slot_queues.values():
             believed = queue.in_service()

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from qosweb.server.cluster.live_figures import LiveNode
     from qosweb.server.cluster.membership import ClusterMembership
     from qosweb.server.process.node import Node
-    from qosweb.server.proxy.server import UpstreamServer
+    from qosweb.server.proxy.upstream_server import UpstreamServer
 
 QUEUE_SHOWN_MAX = 1_000
 BLOCKS_SHOWN_MAX = 20

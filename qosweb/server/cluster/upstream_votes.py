@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from qosweb.admission import AdmissionControl
-    from qosweb.server.proxy.server import UpstreamServer
+    from qosweb.server.proxy.upstream_server import UpstreamServer
 
 
 class UpstreamVotes:

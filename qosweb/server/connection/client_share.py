@@ -1,4 +1,4 @@
-"""Bounded resources of a node: how many places there are, and how many of them one client may hold."""
+"""Limits on what one client may hold of a node's bounded resources: connections, open files, bodies in memory."""
 
 from __future__ import annotations
 

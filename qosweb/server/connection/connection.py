@@ -18,7 +18,7 @@ The state of a connection follows from its attributes. The first that is set cou
     _write_paused              the client reads its responses too slowly
     _relay                     another server responds
     _exchange                  a request waits for its body, for the disk or for admission
-    _held                      a plain request waits for its turn, as the processor is full
+    _queued_plain                      a plain request waits for its turn, as the processor is full
     _in_head                   a head has arrived in part
     none of them               idle; ``_blocked`` is true in all states but the last two
 """
@@ -157,7 +157,7 @@ class HttpConnection(Turns):
 
     def data_received(self, data: bytes) -> None:
         if self._blocked:
-            self._hold(data)
+            self._hold_back(data)
             return
         now = perf_counter()
         if now >= self._clock.due_at:
@@ -191,7 +191,7 @@ class HttpConnection(Turns):
                 start = self._consume_head(reader, data, start, end, now)
                 if self._blocked:
                     if start < size:
-                        self._hold(data[start:])
+                        self._hold_back(data[start:])
                     break
         except RejectedHead as refused:
             self._context.connections.counts.malformed += 1
@@ -292,7 +292,7 @@ class HttpConnection(Turns):
 
     # ---- bytes that arrive while blocked
 
-    def _hold(self, data: bytes) -> None:
+    def _hold_back(self, data: bytes) -> None:
         """Hold data back while blocked, pass it on as a request body, or discard it while closing."""
         if self._transport is None:
             return
@@ -324,7 +324,7 @@ class HttpConnection(Turns):
         """Continue with the data that was held back, unless the connection still has to wait."""
         if self._exchange is not None or self._sender is not None or self._write_paused or self._closing:
             return
-        if self._relay is not None or self._held is not None:
+        if self._relay is not None or self._queued_plain is not None:
             return
         self._blocked = False
         if self._consuming:

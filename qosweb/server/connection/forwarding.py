@@ -1,6 +1,6 @@
 """Forwarding of a connection's requests: starts a relay to another server and acts on its end.
 
-Neighbours: ``sending`` is below, ``timeouts`` derives from it; ``qosweb.server.proxy.forward`` is the relay.
+Neighbours: ``sending`` is below, ``timeouts`` derives from it; ``qosweb.server.proxy.relay`` moves the bytes.
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from qosweb.server.connection.sending import WRITE_BUFFER_HIGH, WRITE_BUFFER_LOW, Sending
 from qosweb.server.pipeline import LOOK_UP_FILE
-from qosweb.server.proxy.forward import Relay
 from qosweb.server.proxy.plain_relay import PlainRelay, begin, waiting_exchange
+from qosweb.server.proxy.relay import Relay
 
 if TYPE_CHECKING:
     from qosweb.server.connection.context import ConnectionContext
@@ -38,7 +38,7 @@ class Forwarding(Sending):
         """Continue ``exchange``: its wait is over."""
         raise NotImplementedError
 
-    def _hold(self, data: bytes) -> None:
+    def _hold_back(self, data: bytes) -> None:
         """Hold data back while blocked, pass it on as a request body, or discard it while closing."""
         raise NotImplementedError
 
@@ -58,7 +58,7 @@ class Forwarding(Sending):
             held = bytes(self._unread)  # bytes of the body that arrived while the request was queued
             self._unread.clear()
             self.resume_reading()
-            self._hold(held)
+            self._hold_back(held)
 
     # ---- the fast path
 

@@ -25,12 +25,12 @@ PROGRESS_MIN = 16 << 10  # bytes that a client has to take within the send timeo
 class Timeouts(Forwarding):
     """The part of `HttpConnection` that enforces time limits."""
 
-    __slots__ = ("_exchange", "_held", "_in_head", "_mark_left")
+    __slots__ = ("_exchange", "_in_head", "_mark_left", "_queued_plain")
 
     def __init__(self, context: ConnectionContext) -> None:
         super().__init__(context)
         self._exchange: Exchange | None = None  # the waiting request
-        self._held: PlainTurn | None = None  # the plain request that waits for its turn
+        self._queued_plain: PlainTurn | None = None  # the plain request that waits for its turn
         self._in_head = False  # a head has arrived in part
         self._mark_left = 0  # bytes that the client had not taken at _mark_at
 
@@ -46,7 +46,7 @@ class Timeouts(Forwarding):
             if not self._makes_progress(now):
                 counts.send_timeouts += 1
                 self.abort()
-        elif self._held is not None:
+        elif self._queued_plain is not None:
             pass  # its lifetime ends its wait
         elif self._relay is not None:
             self._relay.check_time(now)

@@ -47,7 +47,7 @@ class Turns(Timeouts):
         if processor is None or not processor.queues_all:
             return False
         self.active_at = now
-        self._held = plain, data, now
+        self._queued_plain = plain, data, now
         if processor.submit(plain.account, self, now):
             self._blocked = True
         else:
@@ -55,10 +55,10 @@ class Turns(Timeouts):
         return True
 
     def take_turn(self, now: float) -> int:
-        if self._held is None or self._transport is None:
+        if self._queued_plain is None or self._transport is None:
             return 0
-        plain, data, arrived = self._held
-        self._held = None
+        plain, data, arrived = self._queued_plain
+        self._queued_plain = None
         try:
             cost = self._answer_plain(plain, now, arrived)
             if cost and not (self._unread or self._eof or self._reading_paused):
@@ -85,13 +85,13 @@ class Turns(Timeouts):
             self._blocked = self._closing
 
     def miss_turn(self, now: float) -> None:
-        if self._held is not None and self._transport is not None:
+        if self._queued_plain is not None and self._transport is not None:
             self.active_at = now
             self._deny(EXPIRED)
             self._end_turn()
 
     def _deny(self, reason: str) -> None:
-        held, self._held = self._held, None
+        held, self._queued_plain = self._queued_plain, None
         assert held is not None
         assert self._transport is not None
         assert self._processor is not None
@@ -101,15 +101,15 @@ class Turns(Timeouts):
         self._transport.writelines(
             (answer.head, account.header_line, self._clock.date_line, b"\r\n", *answer.body)  # type: ignore[arg-type]
         )
-        self._record_held(held, denial.decision, denial.status, answer.length, reason)
+        self._record_queued_plain(held, denial.decision, denial.status, answer.length, reason)
 
     def _leave_turns(self) -> None:
         """The client is gone."""
-        held, self._held = self._held, None
+        held, self._queued_plain = self._queued_plain, None
         if held is not None:
-            self._record_held(held, "failed", 499, 0, "")
+            self._record_queued_plain(held, "failed", 499, 0, "")
 
-    def _record_held(self, held: PlainTurn, decision: str, status: int, size: int, reason: str) -> None:
+    def _record_queued_plain(self, held: PlainTurn, decision: str, status: int, size: int, reason: str) -> None:
         plain, data, arrived = held
         target = data.split(b" ", 2)[1].partition(b"?")[0].decode("utf-8", "surrogateescape")
         self._context.recorder.ended_in_queue(

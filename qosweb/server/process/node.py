@@ -36,12 +36,12 @@ from qosweb.server.pacing.socket_buffers import limit_unsent
 from qosweb.server.process.console import log_message, place_of
 from qosweb.server.process.node_blocks import block_service
 from qosweb.server.process.node_releases import NodeReleases
-from qosweb.server.process.openings import BACKLOG, address_of, bind, default_name, open_log, open_root
 from qosweb.server.process.policy_changes import PolicyChanges, read_policy
+from qosweb.server.process.startup import BACKLOG, address_of, bind, default_name, open_log, open_root
 from qosweb.server.proxy.forward_head import ForwardHeads
 from qosweb.server.proxy.request_body import SMALL_BODIES_MAX, BodyLimits
-from qosweb.server.proxy.server import ServerDefaults
 from qosweb.server.proxy.upstream import StreamLimits, Upstreams
+from qosweb.server.proxy.upstream_server import ServerDefaults
 from qosweb.server.request.error_pages import ErrorPages
 from qosweb.server.request.stages import RequestServices
 
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from cluster.names import View
     from qosweb.engine.replicated.compiled_policy import CompiledPolicy
     from qosweb.engine.replicated.effects import EntryRejected, Reported, UpstreamsReported
-    from qosweb.server.proxy.server import UpstreamServer
+    from qosweb.server.proxy.upstream_server import UpstreamServer
     from qosweb.server.releases.release_service import ReleaseService
     from qosweb.settings import ServeSettings
 

@@ -17,7 +17,7 @@ from qosweb.server.connection.connections import LINGERING_MAX
 from qosweb.server.process import gc_tuning
 from qosweb.server.process.console import install_group_log_handler, log_message
 from qosweb.server.process.node import Node
-from qosweb.server.process.openings import address_of, bind
+from qosweb.server.process.startup import address_of, bind
 from qosweb.server.process.systemd import Notifier
 from qosweb.units import format_size
 

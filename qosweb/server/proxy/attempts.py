@@ -5,7 +5,8 @@ no byte of a response has come, within its lifetime and the retry budget, and if
 a body that is still in memory. A connection that was used before and is lost may have been closed while it was idle:
 then the request is sent to the same server on a new one, which the budget does not count. Otherwise the client gets an
 error, or, within a response, a broken connection.
-Neighbours: ``forward`` derives from it and moves the bytes; ``server`` has the connections, ``routes`` the choice.
+Neighbours: ``relay`` derives from it and moves the bytes; ``upstream_server`` has the connections; ``routes`` chooses
+the server.
 """
 
 from __future__ import annotations
@@ -24,8 +25,8 @@ if TYPE_CHECKING:
     from qosweb.server.proxy.connect_error import ConnectError
     from qosweb.server.proxy.request_body import RequestBody
     from qosweb.server.proxy.routes import Route
-    from qosweb.server.proxy.server import UpstreamServer
     from qosweb.server.proxy.upstream_connection import UpstreamConnection
+    from qosweb.server.proxy.upstream_server import UpstreamServer
     from qosweb.server.request.exchange import Exchange
 
 IDEMPOTENT = frozenset({"GET", "HEAD", "OPTIONS", "PUT", "DELETE"})  # RFC 9110 section 9.2.2

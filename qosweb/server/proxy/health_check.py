@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from qosweb.server.proxy.connect_error import describe
 
 if TYPE_CHECKING:
-    from qosweb.server.proxy.server import UpstreamServer
+    from qosweb.server.proxy.upstream_server import UpstreamServer
 
 STATUS_LINE_MAX = 1024
 

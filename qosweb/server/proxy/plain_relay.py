@@ -4,7 +4,7 @@ It takes requests that need no stage (`forward_head`) while an upstream server h
 not used up its share of them, and admission control lets the request in. It passes on responses with a known length.
 Everything else makes a full `Relay` of it, at any moment, with `promote`: an unusual response, a failure, a client
 that leaves, a request that takes long. So there is one implementation of those cases.
-Neighbours: ``forward`` is the full relay; ``qosweb.server.connection.forwarding`` owns both kinds.
+Neighbours: ``relay`` is the full relay; ``qosweb.server.connection.forwarding`` owns both kinds.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from qosweb.http.hops import client_lines
 from qosweb.server.proxy.attempts import ForwardTarget, RelayClient
-from qosweb.server.proxy.forward import Relay
+from qosweb.server.proxy.relay import Relay
 from qosweb.server.proxy.request_body import RequestBody
 from qosweb.server.request.exchange import Exchange
 
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from qosweb.http.upstream_heads import UpstreamHead
     from qosweb.server.connection.context import ConnectionContext
     from qosweb.server.proxy.forward_head import ForwardHead
-    from qosweb.server.proxy.server import UpstreamServer
     from qosweb.server.proxy.upstream_connection import UpstreamConnection
+    from qosweb.server.proxy.upstream_server import UpstreamServer
 
 END_OF_HEAD = b"\r\n\r\n"
 LASTS_S = 1.0  # then a full relay enforces the time limits

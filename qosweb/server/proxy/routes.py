@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from qosweb.admission import Permit
-    from qosweb.server.proxy.server import UpstreamServer
+    from qosweb.server.proxy.upstream_server import UpstreamServer
 
 KNOWN_MAX = 4096
 

@@ -11,13 +11,13 @@ from qosweb.server.connection.client_share import SharedPlaces
 from qosweb.server.proxy.health_check import check
 from qosweb.server.proxy.retry_budget import RetryBudget
 from qosweb.server.proxy.routes import Routes
-from qosweb.server.proxy.server import UpstreamServer
+from qosweb.server.proxy.upstream_server import UpstreamServer
 from qosweb.upstream_settings import UpstreamSettings
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from qosweb.server.proxy.server import ServerDefaults
+    from qosweb.server.proxy.upstream_server import ServerDefaults
 
 PEERS_MAX = 1_000  # addresses of other nodes that are remembered
 WAIT_S = 10.0  # the longest wait for a connection

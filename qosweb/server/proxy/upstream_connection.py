@@ -2,7 +2,7 @@
 
 Bytes in, bytes out: what arrives is parsed within ``data_received`` and goes to the relay that uses the connection. A
 connection is used again only after a response whose end is beyond doubt. Bytes that no request has asked for end it.
-Above: `qosweb.server.proxy.forward` (relay), `qosweb.server.proxy.server` (pool).
+Above: `qosweb.server.proxy.relay` (relay), `qosweb.server.proxy.upstream_server` (pool).
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from qosweb.http.bodies import BadBody, Body, ChunkedBody, SizedBody
 from qosweb.http.upstream_heads import BadUpstreamHead, UpstreamHead
 
 if TYPE_CHECKING:
-    from qosweb.server.proxy.forward import Relay
     from qosweb.server.proxy.plain_relay import PlainRelay
-    from qosweb.server.proxy.server import UpstreamServer
+    from qosweb.server.proxy.relay import Relay
+    from qosweb.server.proxy.upstream_server import UpstreamServer
 
 HEAD_MAX = 64 << 10
 INTERIM_MAX = 16  # responses 1xx before the final one

@@ -6,12 +6,12 @@ from heapq import heappop, heappush
 
 from qosweb.engine.engine import QUIET_MS
 from qosweb.engine.local.batch_timing import SUPPLIED_MS
-from qosweb.engine.local.local_queue import READY_FEW
+from qosweb.engine.local.pipe_queue import READY_FEW
 from qosweb.engine.local.requests import READY, RUNNING, GoTo, Request, Start
 from qosweb.engine.replicated.entries import NodeReport
 from qosweb.engine.replicated.pipes import LOOKAHEAD_MS
 from qosweb.engine.sim.policies import CHANNEL_BPS, policy_of
-from tests.engine.local.test_local_queue import PAGE, A, B, Bench, Fate
+from tests.engine.local.test_pipe_queue import PAGE, A, B, Bench, Fate
 
 HOLD_MS = 160  # a page in its channel
 ROUND_MS = 4  # from telling to hearing
@@ -53,10 +53,10 @@ class Supplied(Bench):
         assert not self.flights
 
     def of_phase(self, phase: object) -> list[Request]:
-        return [one for one in self.local_queue.requests if one.phase is phase]
+        return [one for one in self.pipe_queue.requests if one.phase is phase]
 
     def end_one(self) -> None:
-        self.local_queue.finish(self.of_phase(RUNNING)[0], PAGE)
+        self.pipe_queue.finish(self.of_phase(RUNNING)[0], PAGE)
 
     def tells(self) -> bool:
         self.turn()
@@ -80,9 +80,9 @@ def test_node_with_ready_requests_collects_events() -> None:
 
 def test_cancellations_wait_for_the_batch() -> None:
     bench = Supplied()
-    waits = next(one.request for one in bench.fates if not one.decisions and one.request in bench.local_queue.requests)
+    waits = next(one.request for one in bench.fates if not one.decisions and one.request in bench.pipe_queue.requests)
     assert waits is not None
-    bench.local_queue.cancel(waits)
+    bench.pipe_queue.cancel(waits)
     assert not bench.tells()
     bench.later(SUPPLIED_MS)
     assert bench.flights[0][1].cancelled == [waits.number]
@@ -94,7 +94,7 @@ def test_ready_requests_have_to_last_until_the_next_grants() -> None:
     while not bench.tells():
         bench.end_one()
         ended += 1
-    page_ms = 1000 * PAGE / bench.local_queue.capacity_bps
+    page_ms = 1000 * PAGE / bench.pipe_queue.capacity_bps
     assert ended > 1
     assert SUPPLIED_MS - page_ms <= len(bench.of_phase(READY)) * page_ms < SUPPLIED_MS
 
@@ -105,7 +105,7 @@ def test_few_ready_requests_do_not_delay_a_batch() -> None:
     bench.end_one()
     ready = len(bench.of_phase(READY))
     assert 0 < ready < READY_FEW
-    assert 1000 * ready * PAGE > SUPPLIED_MS * bench.local_queue.capacity_bps
+    assert 1000 * ready * PAGE > SUPPLIED_MS * bench.pipe_queue.capacity_bps
     assert bench.tells()
 
 
@@ -128,7 +128,7 @@ def test_first_request_after_an_empty_queue_is_sent_at_once() -> None:
     bench.apply(A, body)
     bench.engine.ended(batch, delivered=True)
     assert bench.engine.replicated.classes[OF_C].waiting == 0
-    assert bench.local_queue.has_untold(OF_C)
+    assert bench.pipe_queue.has_untold(OF_C)
     assert bench.tells()
 
 
@@ -169,7 +169,7 @@ def test_reports_policies_and_restatements_are_sent_at_once() -> None:
     bench.engine.change_policy(policy_of(POLICY))
     assert bench.tells()
     bench.land()
-    bench.local_queue.restate()
+    bench.pipe_queue.restate()
     assert bench.tells()
 
 
@@ -210,7 +210,7 @@ def test_under_contention_batches_are_few_and_the_pipe_stays_full() -> None:
         while ends[0][0] <= bench.now_ms:
             _, number, fate = heappop(ends)
             assert fate.request is not None
-            bench.local_queue.finish(fate.request, PAGE)
+            bench.pipe_queue.finish(fate.request, PAGE)
             waiting.append(bench.ask(fate.request.class_number))
         if arrives_ms == bench.now_ms:
             arrives_ms = None

@@ -112,7 +112,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "a class that is behind loses the channels that become free after its last request has started",
     ),
     Mutant(
-        "redirect takes the owner's channel", "qosweb.engine.replicated.scheduler",
+        "redirect takes the owner's channel", "qosweb.engine.replicated.pipe_scheduler",
         "        place.take(owner, number, channel)",
         "        self.pipes[owner].take(owner, number, channel)",
         "a redirected request holds a channel of the node that it came from", shown_by=3,
@@ -124,7 +124,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "        rate_bps = machine.capacity_bps * weight // PPM",
         "a class that gets more than its share is denied requests that it could serve",
     ),
-    # ---- local queue
+    # ---- pipe queue
     Mutant(
         "no deadline", "qosweb.engine.local.request_queue",
         "            heappush(self._deadlines, (deadline_ms, request.number))",
@@ -138,19 +138,19 @@ MUTANTS: tuple[Mutant, ...] = (
         "a node that was paused starts requests that expired meanwhile",
     ),
     Mutant(
-        "void grants are accepted", "qosweb.engine.local.local_queue",
+        "void grants are accepted", "qosweb.engine.local.pipe_queue",
         "        return self._known != self._restates",
         "        return False",
         "a grant from before a restatement is taken, and given again after it",
     ),
     Mutant(
-        "no-shows keep their channel", "qosweb.engine.local.local_queue",
+        "no-shows keep their channel", "qosweb.engine.local.pipe_queue",
         "            self.outbox.visited(*key, UNUSED)",
         "            pass",
         "a channel is held for a redirected client that never arrives", shown_by=1,
     ),
     Mutant(
-        "used rate is never released", "qosweb.engine.local.local_queue",
+        "used rate is never released", "qosweb.engine.local.pipe_queue",
         "        self.used_bps -= request.rate_bps",
         "        pass",
         "a finished request still counts as running at its node",
@@ -188,7 +188,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "batches never wait", "qosweb.engine.engine",
-        "        return can_wait(self.replicated, self.local_queue, self.outbox)",
+        "        return can_wait(self.replicated, self.pipe_queue, self.outbox)",
         "        return False",
         "under contention there are many small batches",
     ),

@@ -169,7 +169,7 @@ SLOT_MUTANTS: tuple[Mutant, ...] = (
         "a node starts at a free slot as many requests as come before its next batch",
     ),
     Mutant(
-        "restatement numbers restart", "qosweb.engine.local.local_queue",
+        "restatement numbers restart", "qosweb.engine.local.pipe_queue",
         "        self._restates = numbers",
         "        self._restates = 0",
         "a restatement of an earlier life counts as that of this one",

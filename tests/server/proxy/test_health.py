@@ -26,7 +26,7 @@ from qosweb.upstream_settings import UpstreamSettings, parse_upstreams
 
 if TYPE_CHECKING:
     from qosweb.admission import Permit
-    from qosweb.server.proxy.server import UpstreamServer
+    from qosweb.server.proxy.upstream_server import UpstreamServer
 
 
 def ejected(at: float = 0.0) -> ServerHealth:

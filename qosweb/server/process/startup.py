@@ -1,4 +1,4 @@
-"""Opens what the settings of a node name: listening sockets, the root folder, the access log."""
+"""Opens listening sockets, the root folder and the access log when a node starts; errors name the option."""
 
 from __future__ import annotations
 

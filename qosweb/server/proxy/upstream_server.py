@@ -3,7 +3,7 @@
 A request takes a *place*, of which one client gets only a part. With a place it gets an idle connection, the last used
 first, or waits until one is free or a new one is connected. Requests without a place wait, one queue for each client;
 free places go to the clients in turn. Only connecting needs a task.
-Above: `qosweb.server.proxy.forward` (relay).  Below: `qosweb.server.proxy.upstream_connection`.
+Above: `qosweb.server.proxy.relay` (relay).  Below: `qosweb.server.proxy.upstream_connection`.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from qosweb.http.upstream_heads import UpstreamHeads
-    from qosweb.server.proxy.forward import Relay
     from qosweb.server.proxy.health import Failure
+    from qosweb.server.proxy.relay import Relay
     from qosweb.upstream_settings import UpstreamSettings
 
 KEPT_S = 15.0  # keep-alive of an idle connection; shorter than most servers' timeout

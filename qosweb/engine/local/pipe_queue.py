@@ -1,9 +1,9 @@
-"""Local queue: starts, queues, denies or redirects each request of one node for the nodes' pipes.
+"""Pipe queue: starts, queues, denies or redirects each request of one node that needs a channel of a node's pipe.
 
 A request starts at once if the pipe has room, no request waits, and no bound of its class is always enforced. The other
 nodes learn of it later, in a batch. Any other request waits (`request_queue`); its grant may name another node.
 Invariant: the channel of each request is released exactly once.
-Above: the node.  Below: the state machine, through its effects and read-only access.
+Above: the node.  Beside it: `slot_queue`.  Below: the state machine, through its effects and read-only access.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ READY_FEW = 4  # fewer ready requests may all start at the same moment
 RECLAIMED = 8  # channels taken back may exceed the pipe by 1/RECLAIMED
 
 
-class LocalQueue(RequestQueue):
+class PipeQueue(RequestQueue):
     """The requests of one node. `capacity_bps` is its own pipe's; `machine` is the state machine that decides now."""
 
     def __init__(self, me: ProcessId, machine: QosStateMachine, outbox: BatchOutbox, numbers: int = 0) -> None:

@@ -7,8 +7,8 @@ notices. If the client leaves, the connection to the server is closed.
 
 A relay has no task: it reacts to the events of two connections. The connection of the client owns it, enforces time
 limits (`check_time`), and cancels it.
-Neighbours: ``attempts`` is below, and has the rules for failures; ``server`` has the connections; ``plain_relay`` is
-the fast path.
+Neighbours: ``attempts`` is below, and has the rules for failures; ``upstream_server`` has the connections;
+``plain_relay`` is the fast path.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from qosweb.server.connection.context import ConnectionContext
     from qosweb.server.proxy.attempts import ForwardTarget, RelayClient
     from qosweb.server.proxy.request_body import RequestBody
-    from qosweb.server.proxy.server import UpstreamServer
     from qosweb.server.proxy.upstream_connection import UpstreamConnection
+    from qosweb.server.proxy.upstream_server import UpstreamServer
     from qosweb.server.request.exchange import Exchange
 
 

@@ -1,4 +1,4 @@
-"""Local queue: each request gets exactly one decision, and its channel is released exactly once.
+"""Pipe queue: each request gets exactly one decision, and its channel is released exactly once.
 
 A node with a real engine, and a second node that only provides its pipe. A stateful test lets requests arrive, wait, be
 granted, redirected, expire, be cancelled and end in any order, alone and in a primary view, under changing policies.
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     import pytest
 
     from cluster.names import View
-    from qosweb.engine.local.local_queue import LocalQueue
+    from qosweb.engine.local.pipe_queue import PipeQueue
     from qosweb.engine.replicated.compiled_policy import CompiledPolicy
     from qosweb.engine.replicated.effects import EntryRejected, Reported, UpstreamsReported
 
@@ -71,8 +71,8 @@ class Bench:
         self.flights: list[tuple[bytes, NodeBatch]] = []  # on their way
 
     @property
-    def local_queue(self) -> LocalQueue:
-        return self.engine.local_queue
+    def pipe_queue(self) -> PipeQueue:
+        return self.engine.pipe_queue
 
     def apply(self, origin: ProcessId, body: bytes) -> None:
         self.position += 1
@@ -121,11 +121,11 @@ class Bench:
 
     def ask(self, class_number: int = 0, cost: int = PAGE) -> Fate:
         fate = Fate()
-        fate.request = self.local_queue.start_at_once(class_number, cost)
+        fate.request = self.pipe_queue.start_at_once(class_number, cost)
         if fate.request is not None:
             fate(Start(fate.request.rate_bps))
             return fate
-        answer = self.local_queue.submit(class_number, cost, self.now_ms, fate)
+        answer = self.pipe_queue.submit(class_number, cost, self.now_ms, fate)
         if isinstance(answer, Deny):
             fate(answer)
         else:
@@ -163,8 +163,8 @@ class Life(RuleBasedStateMachine):
         running = [one.request for one in self.live() if one.request and one.request.phase in phases]
         if running:
             request = running[which % len(running)]
-            self.bench.local_queue.finish(request, cost)
-            self.bench.local_queue.finish(request, cost)  # a second time is nothing
+            self.bench.pipe_queue.finish(request, cost)
+            self.bench.pipe_queue.finish(request, cost)  # a second time is nothing
             self.bench.turn()
 
     @rule(which=st.integers(0, 99), cost=st.sampled_from([0, PAGE]))
@@ -172,7 +172,7 @@ class Life(RuleBasedStateMachine):
         running = [one.request for one in self.live() if one.request and one.request.phase is Phase.RUNNING]
         if running:
             request = running[which % len(running)]
-            self.bench.local_queue.lend(request, cost)
+            self.bench.pipe_queue.lend(request, cost)
             assert request.phase is Phase.LENT
             self.bench.turn()
 
@@ -181,7 +181,7 @@ class Life(RuleBasedStateMachine):
         lent = [one.request for one in self.live() if one.request and one.request.phase is Phase.LENT]
         if lent:
             request = lent[which % len(lent)]
-            has_channel = self.bench.local_queue.reclaim(request, cost)
+            has_channel = self.bench.pipe_queue.reclaim(request, cost)
             assert (request.phase is Phase.RUNNING) == has_channel
             self.bench.turn()
 
@@ -191,7 +191,7 @@ class Life(RuleBasedStateMachine):
         if live:
             request = live[which % len(live)].request
             assert request is not None
-            self.bench.local_queue.resize(request, cost)
+            self.bench.pipe_queue.resize(request, cost)
             self.bench.turn()
 
     @rule(which=st.integers(0, 99))
@@ -200,8 +200,8 @@ class Life(RuleBasedStateMachine):
         if live:
             request = live[which % len(live)].request
             assert request is not None
-            self.bench.local_queue.cancel(request)
-            self.bench.local_queue.cancel(request)
+            self.bench.pipe_queue.cancel(request)
+            self.bench.pipe_queue.cancel(request)
             self.bench.turn()
 
     @rule(ms=st.sampled_from([1, 20, 100, 700, VISIT_MS]))
@@ -260,12 +260,12 @@ class Life(RuleBasedStateMachine):
             self.bench.of_b(finished=own, visited=visits)
             self.bench.turn()
 
-    @precondition(lambda self: self.bench.local_queue.expected)
+    @precondition(lambda self: self.bench.pipe_queue.expected)
     @rule(which=st.integers(0, 99))
     def visit(self, which: int) -> None:
-        expected = self.bench.local_queue.expected
+        expected = self.bench.pipe_queue.expected
         fate = Fate()
-        fate.request = self.bench.local_queue.visit(*expected[which % len(expected)], 0, PAGE, fate)
+        fate.request = self.bench.pipe_queue.visit(*expected[which % len(expected)], 0, PAGE, fate)
         self.visitors.append(fate)
         self.bench.turn()
 
@@ -281,7 +281,7 @@ class Life(RuleBasedStateMachine):
             if one.decisions and isinstance(one.decisions[0], GoTo | Deny) and one.request is not None:
                 assert one.request.phase is Phase.OVER
         running = [one.request for one in self.live() if one.request and one.request.phase is Phase.RUNNING]
-        assert self.bench.local_queue.used_bps == sum(request.rate_bps for request in running)
+        assert self.bench.pipe_queue.used_bps == sum(request.rate_bps for request in running)
 
     def teardown(self) -> None:
         """Everything ends: nothing is left in the node, and nothing of it in the machine."""
@@ -293,14 +293,14 @@ class Life(RuleBasedStateMachine):
         for _ in range(20 + self.others):  # each time at least one of b's requests ends
             for one in self.live():
                 assert one.request is not None
-                bench.local_queue.cancel(one.request)
+                bench.pipe_queue.cancel(one.request)
             self.settle()
             bench.later(VISIT_MS + 1)
             self.settle()
             self.others_end()
-        assert bench.local_queue.requests == []
-        assert bench.local_queue.expected == []
-        assert bench.local_queue.used_bps == 0
+        assert bench.pipe_queue.requests == []
+        assert bench.pipe_queue.expected == []
+        assert bench.pipe_queue.used_bps == 0
         assert not [key for pipe in bench.engine.replicated.pipes.values() for key in pipe.channels]
         assert not any(one.waiting for one in bench.engine.replicated.classes)
         self.totals_add_up()
@@ -343,7 +343,7 @@ def test_requests_start_at_once_while_there_is_room() -> None:
     assert second.decisions == []
     bench.turn()
     assert first.request is not None
-    bench.local_queue.finish(first.request, PAGE)
+    bench.pipe_queue.finish(first.request, PAGE)
     bench.turn()
     assert isinstance(second.decisions[0], Start)
 
@@ -352,7 +352,7 @@ def test_cost_known_before_the_batch_is_sent_directly() -> None:
     bench = alone()
     fate = bench.ask(0, 100)
     assert fate.request is not None
-    bench.local_queue.resize(fate.request, 10 * PAGE)
+    bench.pipe_queue.resize(fate.request, 10 * PAGE)
     bench.later(QUIET_MS)
     machine = bench.engine.machine
     assert [(key[1], one.cost) for key, one in machine.pipes[A].channels.items()] == [(1, 10 * PAGE)]
@@ -368,12 +368,12 @@ def test_long_request_is_not_granted_ahead() -> None:
         assert first.request is not None
         bench.later(QUIET_MS)
         if is_resized:
-            bench.local_queue.resize(first.request, 100 * PAGE)
+            bench.pipe_queue.resize(first.request, 100 * PAGE)
         second = bench.ask(0, 100)
         bench.turn()
         assert second.request is not None
         granted.append(second.request.phase)
-        bench.local_queue.finish(first.request, 90 * PAGE)
+        bench.pipe_queue.finish(first.request, 90 * PAGE)
         for _ in range(3):
             bench.later(QUIET_MS)
         assert second.request.phase is Phase.RUNNING
@@ -410,7 +410,7 @@ def test_grant_after_the_lifetime_does_not_start() -> None:
     bench.turn()
     bench.land()
     assert first.request is not None
-    bench.local_queue.finish(first.request, PAGE)
+    bench.pipe_queue.finish(first.request, PAGE)
     bench.turn()
     bench.now_ms += 5_000
     bench.engine.now_ms = bench.now_ms
@@ -455,7 +455,7 @@ def test_requests_waiting_for_tokens_do_not_block_others() -> None:
         bench.ask(0, 100)
     bench.turn()
     assert bench.engine.machine.classes[0].waiting == 2
-    assert bench.local_queue.start_at_once(1, 100) is not None
+    assert bench.pipe_queue.start_at_once(1, 100) is not None
 
 
 def test_a_full_queue_denies(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -486,7 +486,7 @@ def test_reservations_beyond_the_limit_are_released(monkeypatch: pytest.MonkeyPa
     bench.turn()
     bench.land()
     bench.of_b(submitted=[(number, 0, 10 * PAGE) for number in (1, 2, 3)])
-    assert len(bench.local_queue.expected) == 1
+    assert len(bench.pipe_queue.expected) == 1
     bench.later(QUIET_MS)
     bench.land()
     held = [key for key in bench.engine.replicated.pipes[A].channels if key[0] == B]
@@ -499,17 +499,17 @@ def test_old_deadlines_do_not_pile_up() -> None:
     for _ in range(3 * module.DEADLINES_OLD_MAX):
         fate = bench.ask()
         assert fate.request is not None
-        bench.local_queue.cancel(fate.request)
+        bench.pipe_queue.cancel(fate.request)
         if bench.position % 7 == 0:
             bench.ask()  # one that stays at the head would keep the others behind it
         bench.position += 1
-        bench.local_queue.next_deadline_ms()
-    assert len(bench.local_queue._deadlines) <= 2 * len(bench.local_queue.requests) + module.DEADLINES_OLD_MAX + 1
+        bench.pipe_queue.next_deadline_ms()
+    assert len(bench.pipe_queue._deadlines) <= 2 * len(bench.pipe_queue.requests) + module.DEADLINES_OLD_MAX + 1
 
 
 def test_draining_node_denies_requests_that_would_wait() -> None:
     bench = alone()
-    bench.local_queue.is_draining = True
+    bench.pipe_queue.is_draining = True
     fate = bench.ask()
     assert isinstance(fate.decisions[0], Deny)
     assert fate.decisions[0].reason == "draining"
@@ -524,7 +524,7 @@ def visited(lifetime: str = "9s") -> Bench:
     bench.turn()
     bench.land()
     bench.of_b(submitted=[(1, 0, PAGE)])
-    assert bench.local_queue.expected == [(B, 1)]
+    assert bench.pipe_queue.expected == [(B, 1)]
     return bench
 
 
@@ -533,16 +533,16 @@ def test_late_redirected_client_loses_its_channel() -> None:
     bench.later(VISIT_MS)
     bench.land()
     assert (B, 1) not in bench.engine.replicated.pipes[A].channels
-    assert bench.local_queue.visit(B, 1, 0, PAGE, Fate()) is None
+    assert bench.pipe_queue.visit(B, 1, 0, PAGE, Fate()) is None
     bench.later(expected_redirects.MISSED_MS)
-    assert not bench.local_queue._redirects._missed
+    assert not bench.pipe_queue._redirects._missed
 
 
 def test_redirected_client_waits_at_most_its_lifetime() -> None:
     bench = visited("500ms")
     fate, other = Fate(), Fate()
-    assert bench.local_queue.visit(B, 7, 0, PAGE, other) is not None  # faster than the word of its coming
-    fate.request = bench.local_queue.visit(B, 1, 0, PAGE, fate)
+    assert bench.pipe_queue.visit(B, 7, 0, PAGE, other) is not None  # faster than the word of its coming
+    fate.request = bench.pipe_queue.visit(B, 1, 0, PAGE, fate)
     assert isinstance(other.decisions[0], Start)
     assert not fate.decisions
     bench.later(499)
@@ -555,8 +555,8 @@ def test_redirected_client_waits_at_most_its_lifetime() -> None:
 def test_redirected_client_keeps_its_remaining_lifetime() -> None:
     bench = visited("500ms")
     fate = Fate()
-    assert bench.local_queue.visit(B, 7, 0, PAGE, Fate()) is not None
-    fate.request = bench.local_queue.visit(B, 1, 0, PAGE, fate, 120)
+    assert bench.pipe_queue.visit(B, 7, 0, PAGE, Fate()) is not None
+    fate.request = bench.pipe_queue.visit(B, 1, 0, PAGE, fate, 120)
     bench.later(119)
     assert not fate.decisions
     bench.later(1)
@@ -565,7 +565,7 @@ def test_redirected_client_keeps_its_remaining_lifetime() -> None:
 
 def test_redirect_carries_the_remaining_lifetime() -> None:
     bench = visited("500ms")
-    bench.local_queue.visit(B, 1, 0, PAGE, Fate())
+    bench.pipe_queue.visit(B, 1, 0, PAGE, Fate())
     fates = [bench.ask(0) for _ in range(2)]
     bench.turn()
     bench.land()
@@ -662,16 +662,16 @@ def test_a_lent_channel_is_used_by_the_next_request_and_taken_back_when_it_is_fr
     first, second = bench.ask(cost=10 * PAGE), bench.ask()
     bench.turn()
     slow = started(first)
-    bench.local_queue.lend(slow, PAGE)
+    bench.pipe_queue.lend(slow, PAGE)
     bench.turn()
     other = started(second)
-    assert bench.local_queue.used_bps == other.rate_bps
-    bench.local_queue.finish(other, PAGE)
+    assert bench.pipe_queue.used_bps == other.rate_bps
+    bench.pipe_queue.finish(other, PAGE)
     bench.turn()
-    assert bench.local_queue.reclaim(slow, 9 * PAGE)
+    assert bench.pipe_queue.reclaim(slow, 9 * PAGE)
     bench.turn()
-    assert bench.local_queue.used_bps == slow.rate_bps
-    bench.local_queue.finish(slow, 10 * PAGE)
+    assert bench.pipe_queue.used_bps == slow.rate_bps
+    bench.pipe_queue.finish(slow, 10 * PAGE)
     bench.later(QUIET_MS)
     [totals] = [one.totals for one in bench.engine.machine.classes if one.totals.started]
     assert (totals.started, totals.started_cost) == (2, 11 * PAGE)
@@ -680,9 +680,9 @@ def test_a_lent_channel_is_used_by_the_next_request_and_taken_back_when_it_is_fr
 def test_what_is_sent_while_a_channel_is_lent_is_charged_to_the_class() -> None:
     bench = alone()
     slow = started(bench.ask(cost=10 * PAGE))
-    bench.local_queue.lend(slow, PAGE)
+    bench.pipe_queue.lend(slow, PAGE)
     bench.later(QUIET_MS)
-    bench.local_queue.finish(slow, 3 * PAGE)
+    bench.pipe_queue.finish(slow, 3 * PAGE)
     bench.later(QUIET_MS)
     [totals] = [one.totals for one in bench.engine.machine.classes if one.totals.started]
     assert (totals.started, totals.started_cost) == (1, 3 * PAGE)
@@ -691,16 +691,16 @@ def test_what_is_sent_while_a_channel_is_lent_is_charged_to_the_class() -> None:
 def test_a_full_pipe_is_exceeded_only_by_a_class_that_is_not_ahead() -> None:
     bench = alone(channels=8)
     slow = started(bench.ask(0, 4 * PAGE))
-    bench.local_queue.lend(slow, PAGE)
+    bench.pipe_queue.lend(slow, PAGE)
     fates = [bench.ask(number % 2, PAGE) for number in range(40)]
     bench.turn()
     assert sum(bool(one.decisions) for one in fates) >= 8
     scheduler = bench.engine.machine.scheduler
     mine = bench.engine.machine.classes[0]
     mine.virtual = scheduler.virtual + 1
-    assert not bench.local_queue.reclaim(slow, 3 * PAGE)
+    assert not bench.pipe_queue.reclaim(slow, 3 * PAGE)
     mine.virtual = scheduler.virtual
-    assert bench.local_queue.reclaim(slow, 3 * PAGE)
+    assert bench.pipe_queue.reclaim(slow, 3 * PAGE)
 
 
 def test_always_available_requests_exceed_a_full_pipe_within_a_bound() -> None:
@@ -712,7 +712,7 @@ def test_always_available_requests_exceed_a_full_pipe_within_a_bound() -> None:
     for _ in range(4):
         bench.ask(other)
     bench.turn()
-    queue = bench.local_queue
+    queue = bench.pipe_queue
     extra = [queue.start_at_once(now, PAGE, may_exceed=True) for _ in range(3)]
     assert [one is not None for one in extra] == [True, True, False]
     assert queue.start_at_once(other, PAGE, may_exceed=True) is None

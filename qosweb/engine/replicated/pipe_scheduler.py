@@ -24,7 +24,7 @@ Start = tuple[int, ProcessId, int, ProcessId, PipeChannel]  # class, owner, numb
 CHANNELS_KEPT_MAX = 4096
 
 
-class Scheduler(FairScheduler[ProcessId, Pipe, Start]):
+class PipeScheduler(FairScheduler[ProcessId, Pipe, Start]):
     """Chooses which waiting requests start, and at which node."""
 
     __slots__ = ("_channels", "_channels_of", "may_redirect")
