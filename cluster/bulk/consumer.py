@@ -166,8 +166,9 @@ class Consumer:
         message = self.incoming.get(deny.number)
         if message is not None and not message.gaps.is_complete:
             message.denied.add(sender)
-            message.nak_at = self._context.now
-            message.rounds.expire(message.nak_at)
+            if self._context.knowledge.status(deny.number) is Status.ACCEPTED:  # another member may have it
+                message.nak_at = self._context.now
+                message.rounds.expire(message.nak_at)
 
     def on_status(self) -> None:
         """Statuses of messages have become known: delivers and skips what is decided."""

@@ -105,6 +105,25 @@ def nak_targets(single: Single) -> list[ProcessId]:
     return [effect.to for effect in single.take() if isinstance(effect, SendTo) and isinstance(effect.packet, Nak)]
 
 
+def test_a_producer_that_denies_an_undecided_message_is_not_asked_at_once_again() -> None:
+    """It has given its token back, or restarted. In a minority there is nobody who could reject the message."""
+    single = Single(C)
+    single.add(RecentMessage(Status.PENDING, B))
+    single.data(4, 0)
+    single.data(4, 2)
+    naks = 0
+    for _ in range(200):  # four heartbeats
+        single.beats(0.02)
+        for _ in single.sent(Nak):
+            naks += 1
+            single.receive(B, NakDeny(single.header(), 4))
+    assert naks == 1
+    single.decide(4, Status.ACCEPTED)
+    announce(single)
+    single.beats(20)
+    assert set(nak_targets(single)) == {A}
+
+
 def test_answered_naks_are_no_sign_that_packets_are_lost_for_good() -> None:
     """A long transfer with many repairs, whose acceptance comes before the last of them."""
     single = Single(C)
