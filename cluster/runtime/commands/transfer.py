@@ -7,6 +7,7 @@ Below: `cluster.Bulk`.
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import shutil
 import signal
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 CHUNK_LEN = 1024 * 1024
 TITLE_LEN_MAX = 4096
 DRAW_S = 0.2  # between two drawings of the progress bars of a receiver
+UNUSABLE_NAME = (errno.EISDIR, errno.ENAMETOOLONG, errno.EILSEQ, errno.EINVAL)  # a sender must not end a receiver
 ATTEMPTS = 5  # a message is rejected when the coordinator changes: it is sent again
 
 
@@ -80,8 +82,8 @@ async def send(options: Options, arguments: argparse.Namespace) -> int:
             outcome, progress = await _send_until_decided(bulk, path, rates)
             seconds = time.monotonic() - start
             print(
-                f"{path.name}: {fate(outcome, progress)}, {size} bytes in {seconds:.2f} s, {_rate(size, seconds)}, "
-                f"{bulk.sent_bytes} bytes in datagrams, {bulk.repeated} packets sent again, "
+                f"{printable(path.name)}: {fate(outcome, progress)}, {size} bytes in {seconds:.2f} s, "
+                f"{_rate(size, seconds)}, {bulk.sent_bytes} bytes in datagrams, {bulk.repeated} packets sent again, "
                 f"{bulk.naks_received} NAKs",
                 flush=True,
             )
@@ -165,7 +167,7 @@ async def _receive_all(bulk: Bulk, folder: Path, count: int | None) -> None:
             if isinstance(message, BulkGap):
                 print(f"messages before {message.first} were missed", flush=True)
                 continue
-            line = await asyncio.to_thread(_store, message, folder)
+            line = await asyncio.to_thread(store_file, message, folder)
             print(printable(line) + view.summary(message), flush=True)
             received += 1
             if received == count:
@@ -211,20 +213,25 @@ def _title(begin: bytes) -> FileTitle | None:
     return None
 
 
-def _store(message: BulkMessage, folder: Path) -> str:
+def store_file(message: BulkMessage, folder: Path) -> str:
     """Moves the content to its place. Returns a line for the user."""
     where = f"message {message.number} of {message.producer.name}"
+    part = folder / f".{message.number}.part"
     try:
         with message.path.open("rb") as file:
             title = _decode_title(file.readline(TITLE_LEN_MAX))
             if title.name in ("", ".", "..") or "/" in title.name or "\0" in title.name:
                 return f"{where} was refused: {title.name!r} is not the name of a file"
-            part = folder / f".{message.number}.part"
             with part.open("wb") as target:
                 shutil.copyfileobj(file, target, CHUNK_LEN)
-            part.replace(folder / title.name)
+        part.replace(folder / title.name)
     except msgspec.DecodeError as error:
         return f"{where} was refused: it does not begin with a title ({error})"
+    except OSError as error:
+        if error.errno not in UNUSABLE_NAME:
+            raise
+        return f"{where} was refused: {title.name!r} cannot be the name of a file here: {error.strerror}"
     finally:
         message.path.unlink()
+        part.unlink(missing_ok=True)
     return f"{where}: {title.name}, {title.size} bytes"

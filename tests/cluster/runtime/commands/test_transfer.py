@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+import errno
 import signal
 import time
 from typing import TYPE_CHECKING
 
 import pytest
 
-from cluster import SendProgress
+from cluster import BulkMessage, ProcessId, SendProgress
 from cluster.bulk.effects import Outcome
-from cluster.runtime.commands.transfer import fate
+from cluster.runtime.commands.transfer import fate, store_file
 from tests.cluster.runtime.commands.transfers import LARGE, SLOWLY, Transfers, content
 from tests.support.waiting import wait_for
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
+    from typing import BinaryIO
 
 
 @pytest.fixture
@@ -104,6 +106,43 @@ def test_a_large_file_is_not_held_in_memory(transfers: Transfers) -> None:
         peaks.append((sender, transfers.peak_memory("a")))
     assert peaks[1][0] - peaks[0][0] < large / 2
     assert peaks[1][1] - peaks[0][1] < large / 2
+
+
+@pytest.mark.parametrize("name", ["taken", "a" * 256, "../escape", "."])
+def test_a_name_that_no_file_can_have_here_is_refused(tmp_path: Path, name: str) -> None:
+    inbox = tmp_path / "inbox"
+    (inbox / "taken").mkdir(parents=True)
+    content = tmp_path / "7.done"
+    content.write_bytes(b'{"name":"%s","size":1}\nx' % name.encode())
+    line = store_file(BulkMessage(7, ProcessId("eve"), content, content.stat().st_size), inbox)
+    assert line.startswith(f"message 7 of eve was refused: {name!r}")
+    assert [path.name for path in inbox.iterdir()] == ["taken"]
+    assert not content.exists()
+
+
+def test_a_full_disk_leaves_no_part_of_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def copy(_source: object, target: BinaryIO, _length: int) -> None:
+        target.write(b"part")
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("shutil.copyfileobj", copy)
+    content = tmp_path / "7.done"
+    content.write_bytes(b'{"name":"a","size":1}\nx')
+    inbox = tmp_path / "inbox"
+    inbox.mkdir()
+    with pytest.raises(OSError, match="No space left"):
+        store_file(BulkMessage(7, ProcessId("eve"), content, 24), inbox)
+    assert not [*inbox.iterdir()]
+
+
+def test_the_sender_shows_control_characters_of_a_name_as_escapes(transfers: Transfers) -> None:
+    transfers.receiver("a")
+    file = transfers.folder / "\x1b[2Jx\ny"
+    file.write_bytes(b"content")
+    transfers.start("x", "send", str(file))
+    assert transfers.end("x") == 0
+    assert "\\x1b[2Jx\\ny: accepted" in transfers.log("x")
+    assert transfers.has("a", file.name, b"content")
 
 
 def test_the_fate_of_a_file() -> None:
