@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from hashlib import blake2b
 from heapq import heapify, heappop, heappush
-from itertools import islice
+from itertools import chain, islice
 from math import inf
 from typing import TYPE_CHECKING
 
@@ -191,7 +191,6 @@ class BlockList:
         now = self._clock() - age
         for name in self._held.keys() - state.held.keys():
             self._drop(name)
-        self._removed.clear()
         for name, held in state.held.items():
             one = self._held.get(name)
             if held.left_s <= age:
@@ -201,16 +200,12 @@ class BlockList:
             deadline = now + held.left_s
             if one is None:
                 self._held[name] = self._unindexed[name] = _BlockInForce(held.block, deadline)
-            elif one.deadline != deadline:
-                one.deadline = deadline
             else:
-                continue
-            if deadline != inf:
-                self._due.append((deadline, name))
+                one.deadline = deadline
+        self._removed = {name: now + left_s for name, left_s in state.removed.items() if left_s > age}
+        deadlines = chain(((name, one.deadline) for name, one in self._held.items()), self._removed.items())
+        self._due = [(deadline, name) for name, deadline in deadlines if deadline != inf]
         heapify(self._due)
-        for name, left_s in state.removed.items():
-            if left_s > age:
-                self._remember_removed(name, now + left_s)
         self._go_on()
 
     def _take_all(self) -> None:

@@ -127,6 +127,22 @@ def test_expiry_by_the_own_clock_and_the_longer_time_wins() -> None:
     assert [held.left_s for held in one.listed(9)] == [10.0]
 
 
+def test_deadlines_take_no_more_memory_with_each_merge() -> None:
+    blocks = Watched()
+    for name in "abc":
+        blocks.block(name, for_s=1000.0)
+    blocks.unblock()
+    blocks.block("d", for_s=1000.0)
+    for _ in range(20):
+        state = blocks.snapshot()
+        blocks.now += 1.0  # while it is on its way
+        blocks.merge([state, Watched().snapshot()])
+    assert len(blocks._due) == 4
+    blocks.now += 1000.0 + GRACE_S
+    blocks.sweep()
+    assert (blocks._due, blocks.digest()) == ([], Watched().digest())
+
+
 def test_a_removed_block_is_remembered_for_its_time_and_longer() -> None:
     one, other = Watched(), Watched()
     for side in (one, other):
