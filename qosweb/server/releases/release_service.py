@@ -13,6 +13,7 @@ import asyncio
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from cluster import Full, InDoubt, NotDelivered, ProcessId
@@ -57,7 +58,6 @@ LOOK_EVERY_S = 2.0
 COLLECT_EVERY_S = 60.0
 DISK_THREADS = 4  # for uploads and manifests; fetches have their own
 RETRY_S = 1.0
-
 
 Result = TypeVar("Result")
 
@@ -123,6 +123,7 @@ class ReleaseService:
         self._threads = ThreadPoolExecutor(DISK_THREADS, thread_name_prefix="release")
         self._trees: dict[str, ReleaseTree] = {}  # of releases that clients may get
         self._whole: set[str] = set()  # releases of which every file is here
+        self._deleting = asyncio.Lock()  # not between the check of a release and its proposal
         self._incomplete: set[str] = set()  # releases about which the operator was told that they are not
         self._news = asyncio.Event()  # the ledger has changed: for the keeper
         self._waiters: list[asyncio.Event] = []  # the same, for operations under way
@@ -225,14 +226,15 @@ class ReleaseService:
         await self._await_primary("publish")
         self._check_size(manifest)
         digest = digest_of(manifest_bytes)
-        missing = await self.in_thread(lambda: self.blobs.missing(one.digest for one in manifest.files))
-        if missing:
-            raise MissingFiles(f"{len(missing):,} files of the release have not been uploaded, such as {missing[0]}")
-        await self.in_thread(lambda: self.blobs.put(manifest_bytes))
-        self._whole.add(digest)
-        await self._obtain_tree(digest)
-        await self._multicast_new(digest, len(manifest_bytes), manifest)
-        await self._submit(ProposeRelease(digest, len(manifest.files), manifest.size, int(time.time())))
+        async with self._deleting:
+            missing = await self.in_thread(lambda: self.blobs.missing(one.digest for one in manifest.files))
+            if missing:
+                raise MissingFiles(f"{len(missing):,} files have not been uploaded, such as {missing[0]}")
+            await self.in_thread(lambda: self.blobs.put(manifest_bytes))
+            self._whole.add(digest)
+            await self._obtain_tree(digest)
+            await self._multicast_new(digest, len(manifest_bytes), manifest)
+            await self._submit(ProposeRelease(digest, len(manifest.files), manifest.size, int(time.time())))
         await self._await_holders(digest, force=force)
         return await self._activate(ActivateRelease(digest, message, by, int(time.time()), self._keep, is_forced=force))
 
@@ -419,12 +421,11 @@ class ReleaseService:
                 await self._tell(HoldRelease(proposal.manifest))
         for activation in reversed(state.activations[:-1]):
             await self._try_to_obtain_files(activation.manifest)
-        self._trees = {
-            digest: tree
-            for digest, tree in self._trees.items()
-            if any(one.manifest == digest for one in state.activations) or digest in state.proposals
-        }
-        if self._loop.time() >= self._collected_at + COLLECT_EVERY_S:
+        needed = self._needed()
+        self._trees = {digest: tree for digest, tree in self._trees.items() if digest in needed}
+        self._whole &= needed
+        self._incomplete &= needed
+        if self._loop.time() >= self._collected_at + COLLECT_EVERY_S and not self._deleting.locked():
             self._collected_at = self._loop.time()
             await self._collect()
 
@@ -477,12 +478,15 @@ class ReleaseService:
         message = f"; {now.message}" if now.message else ""
         log_message(f"release {now.number} is current: {now.manifest[:12]}, {pluralize(now.files, 'file')}{message}")
 
+    def _needed(self) -> set[str]:
+        """The releases that are kept or proposed."""
+        state = self.ledger.state
+        return {*(one.manifest for one in state.activations), *state.proposals}
+
     async def _collect(self) -> None:
         """Delete blobs that no release needs."""
-        state = self.ledger.state
-        manifests = {one.manifest for one in state.activations} | set(state.proposals)
 
-        def collect() -> int:
+        def collect(manifests: set[str]) -> int:
             if self.blobs.missing(manifests):
                 return 0  # what is needed is not known
             used = set(manifests)
@@ -490,7 +494,8 @@ class ReleaseService:
                 used.update(one.digest for one in self.blobs.read_manifest(digest).files)
             return self.blobs.collect(used)
 
-        count = await self.in_thread(collect)
+        async with self._deleting:
+            count = await self.in_thread(partial(collect, self._needed()))
         if count:
             log_message(f"{count:,} files of old releases were deleted")
 
