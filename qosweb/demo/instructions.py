@@ -98,7 +98,7 @@ def _releases(nodes: DemoNodes, qosweb: str, port: int) -> list[tuple[str, str]]
     site = shlex.quote(str(nodes.site))
     return [
         ("a node that stores its site itself: publish two releases, list them, roll back",
-         f"{qosweb} serve --site --data-dir {data} --listen 127.0.0.1:0 --admin {own} & sleep 3"),
+         f"{qosweb} serve --site --data-dir {data} --listen 127.0.0.1:0 --admin {own} & {_wait(own, '/releases')}"),
         ("", f"{qosweb} publish {site} --message first --admin {own}"),
         ("", f"{qosweb} publish {site}/free --message second --admin {own}"),
         ("", f"{qosweb} releases --admin {own}"),
@@ -112,14 +112,20 @@ def _search(nodes: DemoNodes, port: int) -> list[tuple[str, str]]:
     if not program.is_file():
         return []
     python, key = shlex.quote(sys.executable), shlex.quote(str(nodes.folder / "search.key"))
-    place = f"--listen 127.0.0.1:{port} --http 127.0.0.1:{port + 1}"
-    start = f"{python} {shlex.quote(str(program))} --name a --key-file {key} {place} --found"
+    place = f"127.0.0.1:{port + 1}"
+    options = f"--key-file {key} --listen 127.0.0.1:{port} --http {place} --found"
+    start = f"{python} {shlex.quote(str(program))} --name a {options}"
     return [
         ("replicated full-text search: a member (others --join it), a document, a search",
-         f"{python} -m cluster key {key} && {{ {start} & sleep 3; }}"),
-        ("", f"curl -sX PUT --data-binary 'a quick brown fox' http://127.0.0.1:{port + 1}/documents/fox"),
-        ("", f"curl -s 'http://127.0.0.1:{port + 1}/search?q=quick'"),
+         f"{python} -m cluster key {key} && {{ {start} & {_wait(place, '/search?q=quick')}; }}"),
+        ("", f"curl -sX PUT --data-binary 'a quick brown fox' http://{place}/documents/fox"),
+        ("", f"curl -s 'http://{place}/search?q=quick'"),
     ]  # fmt: skip
+
+
+def _wait(place: str, path: str) -> str:
+    """The shell command that waits until a server listens."""
+    return f"curl -s -o /dev/null --retry 30 --retry-delay 1 --retry-connrefused 'http://{place}{path}'"
 
 
 def analyze_command(logs: Path) -> str:
