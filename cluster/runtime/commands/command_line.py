@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import logging
+import signal
 import ssl
 import sys
 from math import inf
@@ -243,7 +244,9 @@ def _run(
         print(f"python -m cluster {arguments.command}: {error}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
-        return 130
+        return 128 + signal.SIGINT
+    except asyncio.CancelledError:
+        return 128 + signal.SIGTERM
 
 
 def _new_loop() -> asyncio.AbstractEventLoop:

@@ -13,7 +13,7 @@ import shutil
 import signal
 import sys
 import time
-from contextlib import suppress
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
@@ -35,6 +35,8 @@ CHUNK_LEN = 1024 * 1024
 TITLE_LEN_MAX = 4096
 DRAW_S = 0.2  # between two drawings of the progress bars of a receiver
 UNUSABLE_NAME = (errno.EISDIR, errno.ENAMETOOLONG, errno.EILSEQ, errno.EINVAL)  # a sender must not end a receiver
+LOOK_S = 0.5  # between two looks at the primary view
+CUT_OFF_S = 2.0  # without a primary view, before the user is told
 ATTEMPTS = 5  # a message is rejected when the coordinator changes: it is sent again
 
 
@@ -69,14 +71,47 @@ async def _begin(options: Options, arguments: argparse.Namespace, spool: str) ->
     return bulk
 
 
+@asynccontextmanager
+async def _member(options: Options, arguments: argparse.Namespace, spool: str) -> AsyncIterator[Bulk]:
+    """A member for the time of a command."""
+    async with await _begin(options, arguments, spool) as bulk:
+        watch = asyncio.ensure_future(_tell_if_cut_off(bulk))
+        try:
+            yield bulk
+        finally:
+            watch.cancel()
+
+
+async def _tell_if_cut_off(bulk: Bulk) -> None:
+    """Tells the user when this member waits for a majority, and when it goes on."""
+    name, since, is_told = bulk.replica.me.name, time.monotonic(), False
+    while True:
+        await asyncio.sleep(LOOK_S)
+        if bulk.replica.primary is not None:
+            if is_told:
+                print(f"{name} continues", flush=True)
+            since, is_told = time.monotonic(), False
+        elif not is_told and time.monotonic() >= since + CUT_OFF_S:
+            print(f"{name} waits: it does not reach a majority of the members", flush=True)
+            is_told = True
+
+
+def _cancel_at_sigterm() -> None:
+    """Like Ctrl-C, so that nothing stays in the spool."""
+    task = asyncio.current_task()
+    assert task is not None
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
+
+
 # ---- send
 
 
 async def send(options: Options, arguments: argparse.Namespace) -> int:
+    _cancel_at_sigterm()
     path: Path = arguments.file
     size = _size(path)
     with TemporaryDirectory(prefix="bulk-", dir=arguments.spool) as spool:
-        async with await _begin(options, arguments, spool) as bulk:
+        async with _member(options, arguments, spool) as bulk:
             start = time.monotonic()
             rates = {"min_rate": arguments.min_rate * 1e6 / 8, "max_rate": arguments.max_rate * 1e6 / 8}
             outcome, progress = await _send_until_decided(bulk, path, rates)
@@ -140,10 +175,11 @@ async def _read(path: Path) -> AsyncIterator[bytes]:
 
 
 async def receive(options: Options, arguments: argparse.Namespace) -> int:
+    _cancel_at_sigterm()
     folder: Path = arguments.folder
     await asyncio.to_thread(folder.mkdir, parents=True, exist_ok=True)
     with TemporaryDirectory(prefix="bulk-", dir=arguments.spool or folder) as spool:
-        async with await _begin(options, arguments, spool) as bulk:
+        async with _member(options, arguments, spool) as bulk:
             task = asyncio.ensure_future(_receive_all(bulk, folder, arguments.count))
             loop = asyncio.get_running_loop()
             for number in (signal.SIGTERM, signal.SIGINT):

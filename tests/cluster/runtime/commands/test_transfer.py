@@ -40,6 +40,19 @@ def test_a_file_reaches_all_and_a_dead_consumer_stops_nobody(transfers: Transfer
     assert transfers.order("a") == transfers.order("b")
 
 
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_sender_that_is_told_to_end_leaves_nothing_on_the_disk(transfers: Transfers, number: signal.Signals) -> None:
+    spool = transfers.folder / "spool"
+    spool.mkdir()
+    transfers.receiver("a")
+    transfers.sender("x", content(LARGE), *SLOWLY, "--spool", str(spool))
+    transfers.wait_for_the_middle("a")
+    transfers.kill("x", number)
+    assert transfers.end("x") == 128 + number
+    assert not [*spool.iterdir()]
+    assert "Traceback" not in transfers.log("x")
+
+
 def test_a_dead_coordinator_is_replaced(transfers: Transfers) -> None:
     for name in "abcd":
         transfers.receiver(name)
@@ -50,6 +63,18 @@ def test_a_dead_coordinator_is_replaced(transfers: Transfers) -> None:
     for name in "bcd":
         wait_for(lambda name=name: transfers.has(name, "x.bin", content(LARGE)), "the transfer")  # type: ignore[misc]
     assert transfers.order("b") == transfers.order("c") == transfers.order("d")
+
+
+def test_a_sender_without_a_majority_says_that_it_waits(transfers: Transfers) -> None:
+    transfers.receiver("a")
+    transfers.sender("x", content(LARGE), *SLOWLY)
+    transfers.wait_for_the_middle("a")
+    transfers.kill("a", signal.SIGSTOP)
+    wait_for(lambda: "x waits: it does not reach a majority" in transfers.log("x"), "the sender to notice")
+    transfers.kill("a", signal.SIGCONT)
+    assert transfers.end("x") == 0, transfers.log("x")
+    assert "x continues\n" in transfers.log("x")
+    wait_for(lambda: transfers.has("a", "x.bin", content(LARGE)), "the transfer")
 
 
 def test_a_message_of_a_dead_producer_is_delivered_by_all_or_none(transfers: Transfers) -> None:
