@@ -27,7 +27,11 @@ from cluster.specs.traces import BadTrace, founder_of, judge, merge
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterator
 
-TRANSFER_SUSPECT_S = 1.0  # at 5 % loss TCP may take 0.7 s for a heartbeat; a false suspicion can cost a whole transfer
+    from cluster.settings import Settings
+
+# At 5 % loss TCP may take 0.7 s for a heartbeat, and a false suspicion can cost a whole transfer. With so much time,
+# fewer heartbeats do: eight members send half a megabyte of them per second with those of the runtime.
+TRANSFER_SETTINGS = msgspec.structs.replace(RUNTIME_SETTINGS, heartbeat=0.1, suspect_min=1.0)
 
 
 def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -101,7 +105,7 @@ def _address(text: str) -> str:
     return text
 
 
-def _member_options(parser: argparse.ArgumentParser, *, suspect_min_s: float = RUNTIME_SETTINGS.suspect_min) -> None:
+def _member_options(parser: argparse.ArgumentParser, defaults: Settings = RUNTIME_SETTINGS) -> None:
     network = parser.add_argument_group("network")
     disk = parser.add_argument_group("disk")
     observation = parser.add_argument_group("observation")
@@ -152,9 +156,9 @@ def _member_options(parser: argparse.ArgumentParser, *, suspect_min_s: float = R
         help="least level of log lines on standard error",
     )
     for option, default, help_text in (
-        ("heartbeat", RUNTIME_SETTINGS.heartbeat, "seconds between heartbeats"),
-        ("suspect-min", suspect_min_s, "never suspect a peer that is silent for less"),
-        ("suspect-max", RUNTIME_SETTINGS.suspect_max, "always suspect a peer that is silent for longer"),
+        ("heartbeat", defaults.heartbeat, "seconds between heartbeats"),
+        ("suspect-min", defaults.suspect_min, "never suspect a peer that is silent for less"),
+        ("suspect-max", defaults.suspect_max, "always suspect a peer that is silent for longer"),
     ):
         timing.add_argument(
             f"--{option}", type=float, default=default, metavar="S", help=f"{help_text} (default {default:g})"
@@ -174,7 +178,7 @@ def _rate(text: str) -> float:
 
 
 def _transfer_options(parser: argparse.ArgumentParser) -> None:
-    _member_options(parser, suspect_min_s=TRANSFER_SUSPECT_S)
+    _member_options(parser, TRANSFER_SETTINGS)
     parser.add_argument("--spool", type=Path, metavar="DIR", help="directory for content under way")
     parser.add_argument(
         "--multicast",
