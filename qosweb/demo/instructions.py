@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from qosweb.demo.demo_nodes import CAPACITY
+from qosweb.demo.ports import choose_ports
 
 if TYPE_CHECKING:
     from qosweb.demo.demo_nodes import DemoNodes
@@ -78,7 +79,8 @@ def introduction(nodes: DemoNodes, spec: Path, evening: Path, *, keeps_logs: boo
          f"{qosweb} block 203.0.113.0/24 --for 10min --reason 'too many requests' --admin {first.admin}"),
         ("", f"{qosweb} blocks --admin {last.admin}"),
     ]  # fmt: skip
-    steps += _releases(nodes, qosweb, last.ports.group + 1) + _search(nodes, last.ports.group + 2)
+    ports, _ = choose_ports(1, 0)
+    steps += _releases(nodes, qosweb, ports[0].admin) + _search(nodes, ports[0].group, ports[0].public)
     if len(nodes.members) > 1:
         steps += [
             (f"suspend {last.name}, and let it return", f"kill -STOP {last.pid}; sleep 10; kill -CONT {last.pid}"),
@@ -106,14 +108,14 @@ def _releases(nodes: DemoNodes, qosweb: str, port: int) -> list[tuple[str, str]]
     ]  # fmt: skip
 
 
-def _search(nodes: DemoNodes, port: int) -> list[tuple[str, str]]:
+def _search(nodes: DemoNodes, group_port: int, port: int) -> list[tuple[str, str]]:
     """Replicated search, in a source tree: the examples are not installed."""
     program = Path(__file__).parents[2] / "examples" / "search" / "search.py"
     if not program.is_file():
         return []
     python, key = shlex.quote(sys.executable), shlex.quote(str(nodes.folder / "search.key"))
-    place = f"127.0.0.1:{port + 1}"
-    options = f"--key-file {key} --listen 127.0.0.1:{port} --http {place} --found"
+    place = f"127.0.0.1:{port}"
+    options = f"--key-file {key} --listen 127.0.0.1:{group_port} --http {place} --found"
     start = f"{python} {shlex.quote(str(program))} --name a {options}"
     return [
         ("replicated full-text search: a member (others --join it), a document, a search",
