@@ -18,7 +18,7 @@ import msgspec
 
 from qosweb.blocklist.arriving_state import ArrivingState, packed_state_of
 from qosweb.blocklist.merge import HeldBlock, ListState, merge_all
-from qosweb.blocklist.operations import BlockOperation, covers, decode_operation, prefix_of
+from qosweb.blocklist.operations import AnyOperation, BlockOperation, covers, decode_operation, prefix_of
 from qosweb.blocklist.prefix_table import PrefixTable
 
 if TYPE_CHECKING:
@@ -63,6 +63,7 @@ class BlockList:
         self._arriving: ArrivingState | None = None
         self._due: list[tuple[float, str]] = []  # deadlines of held and removed blocks
         self.on_change: Callable[[], None] = lambda: None
+        self.on_operation: Callable[[AnyOperation], None] = lambda _: None  # one that changed the list now
 
     def __len__(self) -> int:
         return len(self._held) + (0 if self._arriving is None else self._arriving.held_left)
@@ -119,8 +120,12 @@ class BlockList:
         if operation is None:
             return "the operation is malformed"
         if isinstance(operation, BlockOperation):
-            return self._block(operation, age)
-        return self._unblock(operation.network, operation.path)
+            done = self._block(operation, age)
+        else:
+            done = self._unblock(operation.network, operation.path)
+        if isinstance(done, int) and done and not age:
+            self.on_operation(operation)
+        return done
 
     def _block(self, block: BlockOperation, age: float) -> int | str:
         if len(self._held) >= LIST_LEN_MAX:

@@ -42,6 +42,8 @@ class UnblockOperation(ListOperation, frozen=True, tag="unblock"):
 
     network: str
     path: str
+    by: str = ""  # who asked for it
+    node: str = ""  # where
 
 
 AnyOperation = BlockOperation | UnblockOperation

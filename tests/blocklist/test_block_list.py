@@ -90,6 +90,17 @@ def test_an_unblock_removes_what_it_saw_and_blocking_again_is_new() -> None:
     assert blocks.names == ["3", "4"]
 
 
+def test_operations_that_change_the_list_are_told() -> None:
+    blocks = Watched()
+    told: list[BlockOperation | UnblockOperation] = []
+    blocks.on_operation = told.append
+    blocks.block("1")
+    blocks.block("2", age=1.0)  # from the disk
+    blocks.unblock()
+    blocks.unblock()  # there is nothing left
+    assert [type(one) for one in told] == [BlockOperation, UnblockOperation]
+
+
 def test_two_sides_of_a_partition() -> None:
     one, other = Watched(), Watched()
     for side in (one, other):

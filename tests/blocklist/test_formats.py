@@ -19,7 +19,13 @@ STATE = ListState({"0a1b": HeldBlock(BLOCK, 12.5)}, {"0c": inf})
 def test_operations_and_states(write_golden: bool) -> None:
     cases = {
         "block": Case(BLOCK, encode_operation, decode_operation),
-        "unblock": Case(UnblockOperation("2001:db8::/32", ""), encode_operation, decode_operation),
+        "unblock": Case(
+            UnblockOperation("2001:db8::/32", "/shop", "ops@host", "n1"), encode_operation, decode_operation
+        ),
         "state": Case(STATE, msgspec.msgpack.encode, msgspec.msgpack.Decoder(ListState).decode),
     }
     check(DATA / "blocks.txt", cases, write=write_golden)
+
+
+def test_an_unblock_that_does_not_say_who_and_where() -> None:
+    assert decode_operation(b"\x93\xa7unblock\xad2001:db8::/32\xa0") == UnblockOperation("2001:db8::/32", "")

@@ -70,7 +70,7 @@ class BlockService:
 
     async def unblock(self, network: Network, path: str, by: str) -> int:
         """Remove all blocks of this network and path. Returns how many there were."""
-        count = await self._request(UnblockOperation(str(network), path))
+        count = await self._request(UnblockOperation(str(network), path, by, self._name))
         if count:
             log_message(f"{_target(network, path)} is unblocked by {by or 'an operator'}")
         return count

@@ -1,18 +1,21 @@
-"""Notes releases and blocks in the event history, by comparing what is in force every few seconds.
+"""Notes releases and blocks in the event history: by what was asked for, and by comparing what is in force.
 
 Neighbours: `live_figures` calls it. The access recorder notes the events that have a line in the access log.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from typing import TYPE_CHECKING
 
+from qosweb.blocklist.operations import BlockOperation
 from qosweb.units import pluralize
 
 if TYPE_CHECKING:
+    from qosweb.blocklist.operations import AnyOperation
     from qosweb.server.process.node import Node
 
-NEWEST_MAX = 20  # blocks among which the newest is looked for
+OPERATIONS_MAX = 5  # of the block list that are noted one by one at each look: a script may block thousands
 
 
 class ChangeWatch:
@@ -21,8 +24,10 @@ class ChangeWatch:
     def __init__(self, node: Node) -> None:
         self._node = node
         self._release = 0
-        self._blocks = 0
-        self._newest = 0.0  # when the newest block was made
+        self._blocks = len(node.blocking.blocks)
+        self._operations: deque[AnyOperation] = deque(maxlen=OPERATIONS_MAX)  # since then
+        self._operation_count = 0
+        node.blocking.blocks.on_operation = self._on_operation
 
     def observe(self) -> None:
         self._observe_release()
@@ -35,22 +40,33 @@ class ChangeWatch:
         self._release = releases.site.number
         self._add("release", f"release {self._release} is served")
 
+    def _on_operation(self, operation: AnyOperation) -> None:
+        self._operations.append(operation)
+        self._operation_count += 1
+
     def _observe_blocks(self) -> None:
-        """A list may have very many entries: only its newest ones are looked at."""
         blocks = self._node.blocking.blocks
-        newest = blocks.listed(NEWEST_MAX) if blocks else []
         count = f"{pluralize(len(blocks), 'block')} in all"
-        if newest and newest[0].block.at_s > self._newest:
-            one = newest[0].block
-            self._newest = one.at_s
-            why = f": {one.reason}" if one.reason else ""
-            self._add(
-                "block", f"{one.network} {one.path}".rstrip() + f" is blocked by {one.by or one.node}{why}; {count}"
-            )
-        elif len(blocks) < self._blocks:
-            self._add("block", f"blocks ended or were removed; {count}")
+        if more := self._operation_count - len(self._operations):
+            self._add("block", f"{pluralize(more, 'change')} of the block list before the next ones")
+        for operation in self._operations:
+            self._add("block", f"{_told(operation)}; {count}")
+        if not self._operations and len(blocks) != self._blocks:
+            what = "blocks ended" if len(blocks) < self._blocks else "blocks came from other nodes"
+            self._add("block", f"{what}; {count}")
+        self._operations.clear()
+        self._operation_count = 0
         self._blocks = len(blocks)
 
     def _add(self, kind: str, text: str) -> None:
         clock = self._node.clock
         self._node.recorder.events.add(clock.wall(clock.read()), kind, text)
+
+
+def _told(operation: AnyOperation) -> str:
+    """Who did what where."""
+    who = f"{operation.by or 'an operator'} at {operation.node}" if operation.node else "an operator"
+    what = f"{operation.network} {operation.path}".rstrip()
+    if not isinstance(operation, BlockOperation):
+        return f"{what} is unblocked by {who}"
+    return f"{what} is blocked by {who}" + (f": {operation.reason}" if operation.reason else "")

@@ -68,9 +68,9 @@ def test_a_block_is_an_event_and_its_end_too(node: RunningNode) -> None:
     change(node, "unblock", NETWORK)
     wait_for(lambda: len(texts(node, "block")) == 2, "the end of the block")
     begun, ended = texts(node, "block")
-    assert begun.startswith(f"{NETWORK} is blocked by ")
-    assert begun.endswith(": scans; 1 block in all")
-    assert ended == "blocks ended or were removed; 0 blocks in all"
+    name = json.loads(node.admin("/status"))["name"]
+    assert re.fullmatch(rf"{NETWORK} is blocked by \S+@\S+ at {name}: scans; 1 block in all", begun)
+    assert re.fullmatch(rf"{NETWORK} is unblocked by \S+@\S+ at {name}; 0 blocks in all", ended)
 
 
 def test_a_contended_resource_is_an_event_and_its_end_too(node: RunningNode) -> None:
