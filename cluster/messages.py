@@ -147,7 +147,7 @@ class Sequence(Message, frozen=True, tag="Sequence"):
 
 
 def _nothing(_message: Message) -> int:
-    """What a message acknowledges to the view order that does not belong to it."""
+    """Acknowledgements to the view order of a message of another layer: none."""
     return 0
 
 

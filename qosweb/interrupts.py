@@ -1,4 +1,4 @@
-"""Ctrl-C while a command imports its modules ends it like any other program: without a traceback."""
+"""Handles Ctrl-C while a command imports its modules: ends the process without a traceback."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The optional dependency matplotlib, which the extra ``plots`` installs."""
+"""Checks that matplotlib is installed, an optional dependency (extra ``plots``)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""State transfer of the interim service: the chunks of the own state, and the states received from others."""
+"""State transfer of the interim service: sends this replica's state in chunks and reassembles the states of others."""
 
 from __future__ import annotations
 

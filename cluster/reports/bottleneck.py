@@ -28,7 +28,7 @@ RECEIVER, LINK = "receiver", "link"
 
 
 class BottleneckRun(msgspec.Struct, frozen=True):
-    """What was measured at one load."""
+    """Measurements at one load."""
 
     bottleneck: str  # RECEIVER or LINK
     semantic: bool

@@ -1,4 +1,4 @@
-"""Between the end-point and the view order: tells semantically reliable broadcast of each view."""
+"""Tap between end-point and view order: passes each view also to semantically reliable broadcast."""
 
 from __future__ import annotations
 

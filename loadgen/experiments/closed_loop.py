@@ -25,7 +25,7 @@ _DISCARDED = bytearray(PIECE)  # the kernel writes nothing into it
 
 
 class ClassResult(msgspec.Struct):
-    """What one class got. ``sizes``: bytes of bodies that were complete in each slot of SLOT_S."""
+    """Responses to the requests of one class. ``sizes``: bytes of bodies that were complete in each slot of SLOT_S."""
 
     path: str
     connections: int

@@ -24,11 +24,11 @@ class Experiment(Protocol):
     def title(self) -> str: ...
 
     def criterion(self, *, quick: bool) -> str:
-        """What has to hold, in sentences; a quick run has looser limits."""
+        """The criterion, in sentences; a quick run has looser limits."""
 
     @property
     def printed(self) -> str:
-        """What the paper reports, in a sentence; empty if nothing."""
+        """The result that the paper reports, in a sentence; empty if it reports none."""
 
     @property
     def layout(self) -> Layout: ...

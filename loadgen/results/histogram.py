@@ -101,7 +101,7 @@ class Histogram:
 
     @classmethod
     def decode(cls, text: str) -> Histogram:
-        """What ``encode`` wrote; ValueError for anything else."""
+        """The inverse of ``encode``. Raises ValueError for other input."""
         try:
             raw = base64.b64decode(text, validate=True)
             cookie, length = _COMPRESSED_HEADER.unpack_from(raw)

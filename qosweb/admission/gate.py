@@ -461,7 +461,7 @@ class WaitingRequest(Wait):
 
 
 def _ignore_size(account: ClassAccount, size: int) -> None:
-    """What nothing depends on."""
+    """Default of `on_size`."""
 
 
 def _denial(decision: Deny, account: ClassAccount, rid: RequestId | None) -> Denial:

@@ -1,4 +1,4 @@
-"""Resources of a node: what its requests queue for, the limit of each, and why one is contended.
+"""Resources that the requests of a node queue for (bandwidth, processor, upstream servers): limits and contention.
 
 A resource is this node (bytes per second) or an upstream server (slots: requests in service at a time). Requests need
 one resource out of a pool: any node of the cluster, or any server of their route. The access log, `/status`, metrics

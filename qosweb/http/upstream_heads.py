@@ -60,7 +60,7 @@ class UpstreamHead(NamedTuple):
 
 
 class _Line(NamedTuple):
-    """What a field line means. ``name`` is empty if the line just passes."""
+    """Meaning of a field line. ``name`` is empty if the line just passes."""
 
     name: bytes
     value: bytes

@@ -219,7 +219,7 @@ class ReleaseLedger:
         return made
 
     def _kept(self, activations: list[Activation], keep: KeepRule) -> list[Activation]:
-        """Those before the last one of `activations` that remain."""
+        """The activations before the last that remain."""
         now_s, last = activations[-1].at_s, len(activations) - 1
         kept = []
         for at, (one, following) in enumerate(pairwise(activations)):

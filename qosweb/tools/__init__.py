@@ -1,1 +1,1 @@
-"""Subcommands of ``qosweb``: check, explain, fmt and shares for specifications; status, reload and drain for nodes."""
+"""Subcommands of ``qosweb`` for specifications (such as check and shares) and for running nodes (such as status)."""

@@ -76,7 +76,7 @@ class AdminClient:
         return self._object(text)
 
     async def plan_release(self, manifest: bytes) -> dict[str, Any]:
-        """What of a release has to be uploaded, and how it differs from the current one."""
+        """Ask which files of a release have to be uploaded, and how it differs from the current one."""
         _, text = await self._ask("POST", "/releases/plan", manifest, PUBLISH_S)
         return self._object(text)
 

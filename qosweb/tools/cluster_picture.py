@@ -180,7 +180,7 @@ def _overloaded(status: Mapping[str, Any]) -> dict[str, int]:
 
 
 def _resources(resources: Sequence[Mapping[str, Any]]) -> Table:
-    """What requests queue for."""
+    """The table of resources."""
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("resource", overflow="fold", max_width=NAME_MAX)
     for column in ("in use", "limit", "waiting"):

@@ -52,7 +52,7 @@ class ExplainedCondition:
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """What a specification does with a request in one environment."""
+    """The treatment of a request by a specification in one environment."""
 
     host: str
     path: str

@@ -37,7 +37,7 @@ def explain_request(policy: Specification, request: DescribedRequest, environmen
     coverage = Coverage(model)
     binding = bind(model, coverage, environment)
     share_ppm = divide(model, coverage, binding, ShareBasis.of(environment), contended_demand(model, binding))[number]
-    one = model.classes[number]
+    request_class = model.classes[number]
     shadows = [
         at
         for at in matcher.shadows(host, request.path)
@@ -47,8 +47,8 @@ def explain_request(policy: Specification, request: DescribedRequest, environmen
     return Explanation(
         host,
         request.path,
-        one.name,
-        tuple(model.page_sets[at].name for at in one.pages),
+        request_class.name,
+        tuple(model.page_sets[at].name for at in request_class.pages),
         tuple(_conditions(policy, model, number, facts)),
         tuple(sorted((*rules.constraints(), *rules.priorities()), key=lambda rule: rule.line)),
         terms_of(model, coverage, binding, number),
@@ -142,9 +142,11 @@ class _RuleExplainer:
             if self._number not in self._coverage.classes(rule.pages):
                 continue
             by = [one.by for one in self._binding.overrides if one.constraint == number and self._number in one.classes]
-            one = active.get(number)
-            if one is not None and (self._number in one.lower or self._number in one.upper):
-                yield ExplainedRule(line, rule.text, "in force", self._describe_classes(one.lower or one.upper))
+            constraint = active.get(number)
+            if constraint is not None and (self._number in constraint.lower or self._number in constraint.upper):
+                yield ExplainedRule(
+                    line, rule.text, "in force", self._describe_classes(constraint.lower or constraint.upper)
+                )
             elif by:
                 other = self._policy.line(by[0])
                 why = f"line {other} has a condition that holds, for the same pages and attribute"

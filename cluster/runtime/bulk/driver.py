@@ -52,7 +52,7 @@ _encode = msgspec.msgpack.Encoder().encode
 
 
 class BulkListener(Protocol):
-    """What the driver tells the application's side of the member."""
+    """Callbacks of the driver to the application's side of the member."""
 
     @property
     def has_room(self) -> bool:

@@ -1,4 +1,4 @@
-"""What the multicast transport tells its application: delivered messages, gaps and progress."""
+"""Events of the multicast transport for its application: delivered messages, gaps and progress."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Subcommands of ``python -m cluster`` for real members: node, key, check, inspect, recover."""
+"""Subcommands of ``python -m cluster`` for real members, such as node, key, send, receive, inspect and recover."""

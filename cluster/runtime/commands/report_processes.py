@@ -50,7 +50,7 @@ NONE, SLOW, STOPPED = "none", "slow", "stopped"
 
 
 class MemberTask(msgspec.Struct, frozen=True):
-    """What one process has to do."""
+    """Job of one process."""
 
     name: str
     key: bytes
@@ -61,7 +61,7 @@ class MemberTask(msgspec.Struct, frozen=True):
 
 
 class ProcessRun(msgspec.Struct, frozen=True):
-    """What the undisturbed receivers got."""
+    """Deliveries at the undisturbed receivers."""
 
     transport: str
     disturbance: str

@@ -133,7 +133,7 @@ def _size(path: Path) -> int:
 
 
 def fate(outcome: Outcome, progress: SendProgress) -> str:
-    """What became of a file, for the user."""
+    """The outcome of the transfer of a file, in words."""
     if outcome is Outcome.REJECTED and not progress.receivers:
         return "rejected, no receiver got anything (do all members have the same --multicast?)"
     done = sum(received >= progress.size for received in progress.receivers.values())
@@ -214,7 +214,7 @@ async def _receive_all(bulk: Bulk, folder: Path, count: int | None) -> None:
 
 
 class ReceiverView:
-    """What a receiver shows: progress bars while messages arrive, and a summary of each."""
+    """Display of a receiver: progress bars while messages arrive, and a summary of each."""
 
     def __init__(self, bulk: Bulk) -> None:
         self._bulk = bulk

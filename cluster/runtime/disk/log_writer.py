@@ -36,7 +36,7 @@ SWEPT_RUNS = 4  # runs that a transaction deletes below the base, plus twice as 
 
 
 class LogExtent:
-    """What a transaction must know of the existing rows: the bounds of the order, and the rows of labelled runs."""
+    """Extent of the existing rows, for the next transaction: the bounds of the order, and the rows of labelled runs."""
 
     __slots__ = ("base", "end", "floor", "labelled", "number")
 

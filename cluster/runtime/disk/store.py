@@ -166,7 +166,7 @@ class Store:
 
     @property
     def founding(self) -> str:
-        """Id of the cluster's founding that this process belongs to: drawn by the founder, told to all who join."""
+        """Id of the founding of this process's cluster: drawn by the founder, passed to all processes that join."""
         return self._meta.founding
 
     def belong_to(self, founding: str) -> None:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class WritableStore(Protocol):
-    """What runs in the writer thread, and nowhere else."""
+    """Methods of a store that run in the writer thread, and nowhere else."""
 
     def write(self, records: Sequence[Record]) -> None: ...
     def close(self) -> None: ...

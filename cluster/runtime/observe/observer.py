@@ -36,7 +36,7 @@ log = logging.getLogger("cluster.views")
 
 
 class Observer:
-    """What was observed so far. `taps` wraps the layers of the observed process."""
+    """Observations of one process. `taps` wraps the layers of the observed process."""
 
     def __init__(self, order_log: Path | None = None) -> None:
         self.start_changes = 0

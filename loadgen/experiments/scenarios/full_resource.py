@@ -66,7 +66,7 @@ http {{
 
 
 class FullResourceMeasurement(NamedTuple):
-    """What the clients of one server got, with these connections of /a and /b."""
+    """Responses of one server to its clients, with these numbers of connections for /a and /b."""
 
     server: str
     connections: str

@@ -73,13 +73,13 @@ class Batches:
         """The merged note of all batches up to ``until``."""
         whole = BatchNote()
         for folder in self._up_to(until):
-            one = _read(folder)
-            whole.watermark_s = one.watermark_s
-            whole.cuts += one.cuts
-            whole.events += one.events
-            whole.twice |= one.twice
-            whole.samples += one.samples
-            whole.named += one.named
+            batch = _read(folder)
+            whole.watermark_s = batch.watermark_s
+            whole.cuts += batch.cuts
+            whole.events += batch.events
+            whole.twice |= batch.twice
+            whole.samples += batch.samples
+            whole.named += batch.named
         return whole
 
     def _table(self, name: str, until: int, schema: str) -> DataFrame:

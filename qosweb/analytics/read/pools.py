@@ -21,7 +21,7 @@ SLOT_US = 1_000_000  # work of one slot in a second
 
 
 class ResourceSpan(NamedTuple):
-    """What a resource event says of the time up to the next one."""
+    """State of a resource between two of its events."""
 
     begin_s: float
     limit: int

@@ -93,7 +93,7 @@ COHORTS_MAX = 64
 
 
 class LimitDecision(msgspec.Struct, array_like=True, frozen=True):
-    """What holds from now on: an ordered entry."""
+    """The limit from now on: becomes an ordered entry."""
 
     limit: int  # requests in service at most
     level: int  # the limit without dips

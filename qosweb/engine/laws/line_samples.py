@@ -20,7 +20,7 @@ _FRESHENING = (1.0, *(1 / (1 - (7 / 8) ** acks) for acks in range(1, 65)))
 
 
 class TcpInfo(NamedTuple):
-    """What the law uses of Linux's struct tcp_info. Times in microseconds."""
+    """The fields of Linux's struct tcp_info that the law uses. Times in microseconds."""
 
     mss: int
     unacked: int  # segments, as the next three
@@ -45,7 +45,7 @@ class TcpInfo(NamedTuple):
 
 
 class ConnectionSeries:
-    """What was last seen of one connection."""
+    """The last sample of one connection."""
 
     __slots__ = ("acks", "at", "busy", "delivered", "peer", "repeated", "rtt", "rwnd", "sent")
 

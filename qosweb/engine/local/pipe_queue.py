@@ -120,11 +120,11 @@ class PipeQueue(RequestQueue):
         return request
 
     def _may_exceed(self, number: int) -> bool:
-        scheduler, one, most_bps = self.machine.scheduler, self.machine.classes[number], self.capacity_bps
+        scheduler, state, most_bps = self.machine.scheduler, self.machine.classes[number], self.capacity_bps
         bound = scheduler.bound
         if not bound.always[number]:
-            is_held_back = one.waiting or self._waiting_of.get(number) or bound.buckets_of[number]
-            is_behind = scheduler.weights[number] and one.virtual < scheduler.virtual
+            is_held_back = state.waiting or self._waiting_of.get(number) or bound.buckets_of[number]
+            is_behind = scheduler.weights[number] and state.virtual < scheduler.virtual
             most_bps = most_bps // 2 if is_behind and not is_held_back else 0
         is_denied = self.is_draining or (self.in_minority and bound.terms[number].in_minority == "deny")
         return self._exceeding_bps < most_bps and not is_denied

@@ -42,7 +42,7 @@ class SlotQueue(RequestQueue):
         self._node = node
         self._untold: dict[int, str] = {}  # the server of each running request that the pool does not know yet
         self._gone: dict[int, str] = {}  # the same of each finished request that still runs for the pool
-        self._balance: Counter[str] = Counter()  # by server: how many are untold, less those that are gone
+        self._balance: Counter[str] = Counter()  # by server: untold starts, less untold ends
         self._mean_amounts: dict[int, int] = {}  # by class, if its cost is not time
         self._turn = 0  # chooses among servers that are equally free
         self._ids = {name.partition("@")[0]: name for name in key}

@@ -94,39 +94,39 @@ class WaitEstimate:
         return found
 
     def submitted(self, number: int, cost: int) -> None:
-        one = self.of(number)
-        one.untold += cost
-        one.waiting += cost
+        class_wait = self.of(number)
+        class_wait.untold += cost
+        class_wait.waiting += cost
 
     def left(self, number: int, cost: int) -> None:
         """A request no longer waits."""
         self._of[number].waiting -= cost
 
     def count_start(self, number: int, cost: int) -> None:
-        one = self._of.get(number) or self.of(number)
-        one.begun.now += cost
+        class_wait = self._of.get(number) or self.of(number)
+        class_wait.begun.now += cost
 
     def forget_untold(self, number: int, cost: int) -> None:
         """The state machine knows a request, or never will. A class number of an earlier policy has no effect."""
-        one = self._of.get(number)
-        if one is not None:
-            one.untold = max(0, one.untold - cost)
+        class_wait = self._of.get(number)
+        if class_wait is not None:
+            class_wait.untold = max(0, class_wait.untold - cost)
 
     def has_untold(self, number: int) -> bool:
-        one = self._of.get(number)
-        return one is not None and one.untold > 0
+        class_wait = self._of.get(number)
+        return class_wait is not None and class_wait.untold > 0
 
     def forget_all_untold(self) -> None:
-        for one in self._of.values():
-            one.untold = 0
+        for class_wait in self._of.values():
+            class_wait.untold = 0
 
     def advance(self, now_ms: int) -> None:
         steps = now_ms // STEP_MS - self._step
         if steps > 0:
             self._step += steps
             self._paces.clear()
-            for one in self._of.values():
-                one.begun.step(steps)
+            for class_wait in self._of.values():
+                class_wait.begun.step(steps)
 
     def machine_changed(self) -> None:
         """The state machine has applied an entry, or was replaced."""
@@ -148,16 +148,16 @@ class WaitEstimate:
         if pace is None:
             pace = self._paces[number] = self._pace(machine, number)
         of_cost_ms, per, counts_all = pace
-        one = self.of(number)
+        class_wait = self.of(number)
         chosen = machine.classes[number]
-        ahead = chosen.waiting_cost + one.untold if counts_all else one.waiting
+        ahead = chosen.waiting_cost + class_wait.untold if counts_all else class_wait.waiting
         wait_ms = ahead * of_cost_ms // per
         scheduler = machine.scheduler
         buckets_of = scheduler.buckets_of[number]
         longest: int | None = None
         for at in buckets_of:
             rule, bucket = scheduler.bound.rules[at], scheduler.buckets[at]
-            tokens = chosen.waiting * REQUEST if rule.counts == "requests" else chosen.waiting_cost + one.untold
+            tokens = chosen.waiting * REQUEST if rule.counts == "requests" else chosen.waiting_cost + class_wait.untold
             level = bucket.level_at(rule, max(machine.time_ms, time_ms))
             of_bound_ms = (1000 * tokens - level) // max(1, rule.rate_per_s)
             if of_bound_ms > wait_ms:

@@ -69,7 +69,7 @@ class Place(Protocol):
 
 
 class Charged(Protocol):
-    """What a start was charged."""
+    """The charge for a start."""
 
     @property
     def number(self) -> int: ...  # of the class

@@ -207,7 +207,7 @@ class ServerPool:
         return min(self.cost_us(class_number, used_us, amount), count * COST_MAX)
 
     def cost_us(self, class_number: int, used_us: int, amount: Sequence[int]) -> int:
-        """What requests cost that took this slot time, and this amount if the measure of their class is not time."""
+        """The cost of requests that took this slot time, and this amount if the measure of their class is not time."""
         scale = self.scales.get(self.scheduler.bound.measures[class_number])
         return used_us if scale is None or not amount else scale.slot_us(amount[0])
 

@@ -131,7 +131,7 @@ def pools_of(node: str, table: Iterable[UpstreamReport]) -> list[PoolKey]:
 
 
 def reports_by_id(pipes: Mapping[ProcessId, Pipe]) -> dict[str, list[UpstreamReport]]:
-    """What the nodes report of each server, in a fixed order."""
+    """The nodes' reports on each server, in a fixed order."""
     found: dict[str, list[UpstreamReport]] = {}
     for pid in sorted(pipes):
         for one in pipes[pid].upstreams:

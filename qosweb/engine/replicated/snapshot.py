@@ -115,7 +115,7 @@ def decode(data: bytes) -> EngineSnapshot:
 
 
 def _from_earlier(state: EngineSnapshot) -> EngineSnapshot:
-    """What is taken over of a snapshot in format 1: as much as `entries.decode` takes over of the entries before it."""
+    """Takes over a snapshot in format 1: as much as `entries.decode` takes over of the entries before it."""
     unknown = -1  # shares are divided when it is loaded
     return replace(
         state,
@@ -199,15 +199,15 @@ def _save_class(one: ClassState) -> ClassSnapshot:
 
 
 def _load_class(saved: ClassSnapshot) -> ClassState:
-    one = ClassState(saved.name)
-    one.virtual, one.spare_cost, one.backlog_ms = saved.virtual, saved.spare_cost, saved.backlog_ms
-    one.short_ms, one.mean_cost = saved.short_ms, saved.mean_cost
-    one.came, one.got, one.totals = saved.came, saved.got, saved.totals
+    state = ClassState(saved.name)
+    state.virtual, state.spare_cost, state.backlog_ms = saved.virtual, saved.spare_cost, saved.backlog_ms
+    state.short_ms, state.mean_cost = saved.short_ms, saved.mean_cost
+    state.came, state.got, state.totals = saved.came, saved.got, saved.totals
     for owner, waiters in saved.queues:
-        one.queues[owner] = OrderedDict(waiters)
-        one.waiting += len(waiters)
-        one.waiting_cost += sum(waiter.cost for _, waiter in waiters)
-    return one
+        state.queues[owner] = OrderedDict(waiters)
+        state.waiting += len(waiters)
+        state.waiting_cost += sum(waiter.cost for _, waiter in waiters)
+    return state
 
 
 def _save_pipe(pipe: Pipe) -> PipeSnapshot:

@@ -65,7 +65,7 @@ def _why_out(pipes: Mapping[ProcessId, Pipe], server: UpstreamReport) -> str:
 
 
 def votes_on(pipes: Mapping[ProcessId, Pipe], name: str) -> dict[ProcessId, UpstreamReport]:
-    """What the nodes report of the shared server ``name``."""
+    """The nodes' reports on the shared server ``name``."""
     return {pid: one for pid, pipe in pipes.items() for one in pipe.upstreams if one.is_shared and one.name == name}
 
 

@@ -76,7 +76,7 @@ class EngineJudge(RunJudge):
     # ---- at the end
 
     def held(self, hosts: Iterable[Host]) -> list[str]:
-        """What is still held, at the nodes or in the state machine that decides."""
+        """Channels that are still held, at the nodes or in the state machine that decides."""
         self.looked["nothing is held"] += 1
         found: list[str] = []
         for host in hosts:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class ServerTables:
-    """What each node reports of its upstream servers."""
+    """The tables of upstream servers that the nodes report."""
 
     def __init__(self, plan: EnginePlan) -> None:
         self._tables = plan.tables

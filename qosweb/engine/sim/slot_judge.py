@@ -233,7 +233,7 @@ def _part(host: Host, name: str) -> int:
 
 
 def slots_left(host: Host) -> list[str]:
-    """What is still held of the servers, at the node or in the state machine that decides for it."""
+    """Slots that are still held, at the node or in the state machine that decides for it."""
     table = host.engine.machine.servers
     found = [f"{len(server.uses)} slots of {name} are in use" for name, server in table.servers.items() if server.uses]
     found += [f"{len(pool.waiting)} requests wait for {key}" for key, pool in table.pools.items() if pool.waiting]

@@ -10,7 +10,7 @@ TEXT_LEN_MAX = 300
 
 
 class Event(NamedTuple):
-    """What happened, in words. `kind` is one of view, policy, upstream, resource, release, block."""
+    """One event, in words. `kind` is one of view, policy, upstream, resource, release, block."""
 
     at: float  # seconds since 1970
     kind: str

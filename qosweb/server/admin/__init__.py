@@ -1,1 +1,1 @@
-"""Admin port: status, metrics and dashboard."""
+"""Admin port: status, metrics, dashboard, policy, releases and block list."""

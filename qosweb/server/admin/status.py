@@ -204,7 +204,7 @@ def _group(membership: ClusterMembership, engine: Engine | None) -> dict[str, ob
 
 
 def _live(one: LiveNode) -> dict[str, object]:
-    """What a node reported last. Unlike ``nodes``, this needs no primary view."""
+    """The last figures of each node. Unlike ``nodes``, they need no primary view."""
     return {"age_s": round(one.age_s, 3), **msgspec.to_builtins(one.figures)}
 
 
@@ -243,7 +243,7 @@ def _class(account: ClassAccount, node: Node, got_bps: list[int]) -> dict[str, o
 
 def _of_cluster(engine: Engine, number: int, got_bps: list[int]) -> dict[str, object]:
     machine = engine.machine
-    one = machine.classes[number]
+    state = machine.classes[number]
     always = machine.scheduler.bound.always[number]
     return {
         "share": {
@@ -253,14 +253,14 @@ def _of_cluster(engine: Engine, number: int, got_bps: list[int]) -> dict[str, ob
             "of_capacity": round(got_bps[number] / machine.capacity_bps, 4) if machine.capacity_bps else 0.0,
         },
         "always": always,
-        "waiting": one.waiting,
+        "waiting": state.waiting,
         "cluster": {
-            "started": one.totals.started,
-            "started_bytes": one.totals.started_cost,
-            "denied": one.totals.denied,
-            "cancelled": one.totals.cancelled,
-            "redirected": one.totals.redirected,
-            "offered_bytes_per_s": engine.recent_bps(one.came),
+            "started": state.totals.started,
+            "started_bytes": state.totals.started_cost,
+            "denied": state.totals.denied,
+            "cancelled": state.totals.cancelled,
+            "redirected": state.totals.redirected,
+            "offered_bytes_per_s": engine.recent_bps(state.came),
             "started_bytes_per_s": got_bps[number],
         },
     }

@@ -1,4 +1,4 @@
-"""Access facts: accesses that conditions of the policy depend on, known to all nodes within a fraction of a second.
+"""Shares page accesses among all nodes within a fraction of a second, for conditions such as ``accessed(...)``.
 
 A fact of one client does not make that of another obsolete, so facts travel in batches: each batch takes one of SLOTS
 items in turn and replaces the batch that had it before. That bounds memory, and facts expire by themselves. A node that

@@ -19,7 +19,7 @@ OPERATIONS_MAX = 5  # of the block list that are noted one by one at each look: 
 
 
 class ChangeWatch:
-    """What was in force at the last look."""
+    """Compares releases and blocks in force with those at the previous call."""
 
     def __init__(self, node: Node) -> None:
         self._node = node

@@ -18,7 +18,7 @@ The state of a connection follows from its attributes. The first that is set cou
     _write_paused              the client reads its responses too slowly
     _relay                     another server responds
     _exchange                  a request waits for its body, for the disk or for admission
-    _queued_plain                      a plain request waits for its turn, as the processor is full
+    _queued_plain              a plain request waits for its turn, as the processor is full
     _in_head                   a head has arrived in part
     none of them               idle; ``_blocked`` is true in all states but the last two
 """

@@ -56,7 +56,7 @@ async def read_source(loop: asyncio.AbstractEventLoop, connection: socket.socket
 
 
 def _receive_line(connection: socket.socket) -> bytes:
-    """What has arrived of the current line, and nothing after it."""
+    """Receives bytes of the current line, and none after it."""
     try:
         arrived = connection.recv(_TEXT_LEN_MAX, socket.MSG_PEEK)
         return connection.recv(arrived.find(b"\n") + 1 or len(arrived)) if arrived else b""

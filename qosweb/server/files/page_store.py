@@ -1,4 +1,4 @@
-"""Page cache: files in memory, bounded by bytes, revalidated after a short time, evicted by second chance.
+"""Page store: a cache of files in memory, bounded by bytes, revalidated after a short time, evicted by second chance.
 
 A page is served from memory until ``fresh_until``. Then its files are checked with ``stat``, and the page is read again
 if they have changed. A few threads read, so that a slow disk delays only the requests that need it. (``stat`` runs on

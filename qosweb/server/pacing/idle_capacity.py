@@ -20,7 +20,7 @@ SAVED_BYTES = 64 << 10  # of the floor at most
 
 
 class IdleCapacity:
-    """What `take` returns may be sent now."""
+    """Budget of bytes: as many as `take` returns may be sent now."""
 
     def __init__(self, pacer: SendPacer | None, is_busy: Callable[[], bool], clock_s: Callable[[], float]) -> None:
         """`is_busy`: whether requests of clients wait."""

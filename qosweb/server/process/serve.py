@@ -133,7 +133,7 @@ def _allow_files(settings: ServeSettings, connections: Connections) -> None:
 
 
 def _content(settings: ServeSettings) -> str:
-    """What the node serves: its folder or the releases of its site, the servers behind it, and the capacity."""
+    """The content that the node serves, in words: its folder or the releases of its site, and the servers behind it."""
     parts = ["releases of the site"] if settings.site else [str(settings.root)] if settings.root is not None else []
     parts += [
         one.url if one.url.endswith(f"//{one.name}") else f"{one.name} ({one.url})"

@@ -1,4 +1,4 @@
-"""Meaning of request heads that go to upstream servers, for the fast path of forwarded requests.
+"""Parsed heads of plain requests for upstream servers, cached by their bytes for the fast path.
 
 A forwarded request is plain if the head alone decides its class and its route, and if nothing about it is special: no
 ticket, expectation, upgrade or transfer coding. Most heads differ from each other, but ask for few pages: what follows
@@ -39,7 +39,7 @@ _NOT_PLAIN = EXPECT | UPGRADE | TRANSFER_ENCODING
 
 
 class ForwardPage:
-    """What follows from method, target and host of a request. Immutable."""
+    """Facts that follow from method, target and host of a request. Immutable."""
 
     __slots__ = (
         "account",

@@ -107,7 +107,7 @@ class RequestBody:
         return rest
 
     def take(self) -> list[bytes]:
-        """What has arrived since the last call, framed for the server. A small body stays for a second attempt."""
+        """The bytes since the last call, framed for the server. A small body stays for a second attempt."""
         if self.is_small:
             return self._parts
         parts, self._parts = self._parts, []

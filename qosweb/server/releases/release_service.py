@@ -63,7 +63,7 @@ Result = TypeVar("Result")
 
 
 class ReleaseOrder(Protocol):
-    """What the service needs of the node's cluster membership."""
+    """The part of the node's cluster membership that the service uses."""
 
     @property
     def primary(self) -> View | None: ...
@@ -169,7 +169,7 @@ class ReleaseService:
     # ---- what the admin port asks for
 
     async def plan(self, manifest: Manifest) -> dict[str, object]:
-        """What has to be uploaded for a release, how it differs from the current one, and what hinders it now."""
+        """Plan a release: files to upload, differences to the current release, and obstacles to its publication."""
         self._check_size(manifest)
         plan = await self.in_thread(lambda: self._plan(manifest))
         try:
@@ -201,7 +201,7 @@ class ReleaseService:
         }
 
     def disk_problem(self, error: OSError) -> str:
-        """What an operator is told who publishes at this node."""
+        """The message for an operator who publishes at this node."""
         return f"node {self._name}: {error.strerror or error}; publish at another node, or make room"
 
     def _check_size(self, manifest: Manifest) -> None:

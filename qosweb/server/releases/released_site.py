@@ -97,10 +97,10 @@ class ReleasedSite:
         served: dict[int, ServedRelease] = {}
         before: ServedRelease | None = None
         for activation, tree in activations:
-            one = self._served.get(activation.number) or ServedRelease(activation, tree, is_secure=self._is_secure)
+            release = self._served.get(activation.number) or ServedRelease(activation, tree, is_secure=self._is_secure)
             if before is not None:
                 before.replaced_s = activation.at_s
-            before = served[activation.number] = one
+            before = served[activation.number] = release
         if before is None:
             return
         self._served, self.current, self.absent = served, before, absent
@@ -143,7 +143,7 @@ class ReleasedSite:
         return self.current.plain if seen == self.number else None
 
     def in_grace(self, activations: list[Activation]) -> list[Activation]:
-        """Those of `activations` (oldest first) that clients may still get, with the current one last."""
+        """The activations (oldest first) that clients may still get, with the current one last."""
         now_s = self._wall_s()
         return [
             one

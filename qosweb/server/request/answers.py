@@ -40,7 +40,7 @@ Segment = bytes | FileSpan
 
 
 class ErrorText(NamedTuple):
-    """What an error response says: a sentence, and the header fields besides those of its body."""
+    """Text of an error response: a sentence, and the header fields besides those of its body."""
 
     reason: str
     fields: Sequence[tuple[str, str]]

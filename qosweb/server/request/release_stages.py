@@ -19,7 +19,7 @@ WAIT_S = 2.0  # for a release that the client has seen elsewhere
 
 
 class SiteReleases(Protocol):
-    """What the stages need of the node's release service."""
+    """The part of the node's release service that the stages use."""
 
     site: ReleasedSite
 

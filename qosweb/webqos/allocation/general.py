@@ -30,7 +30,7 @@ class Relation:
     weight_right: int
 
     def surplus(self, amounts: Sequence[int]) -> int:
-        """What the left side has beyond the right; negative if the relation does not hold."""
+        """The excess of the left side over the right; negative if the relation does not hold."""
         left, right = (sum([amounts[one] for one in side]) for side in (self.left, self.right))
         return self.weight_left * left - self.weight_right * right
 

@@ -147,7 +147,7 @@ class _DividingRules:
         return tuple(sorted(atoms))
 
     def treatment(self, signature: Signature, held: frozenset[int]) -> tuple[c.Condition | bool, ...]:
-        """What remains of each rule's condition when the atoms are decided. Equal treatments form one class."""
+        """The rest of each rule's condition when the atoms are decided. Requests with equal rests form one class."""
         left: list[c.Condition | bool] = [at in held for at in self._links.values()]
         for link, condition in self._about(signature):
             if link >= 0 and link not in held:
