@@ -35,7 +35,11 @@ def test_specification_of_many_classes(tmp_path: Path) -> None:
 
 
 def test_node() -> None:
-    assert loaded("import qosweb.server.process.serve", (*HEAVY, "rich")) == []
+    """Without a specification, it does not need the parser either."""
+    code = (
+        "import qosweb.server.process.serve as _; from qosweb.engine.replicated.compiled_policy import CompiledPolicy"
+    )
+    assert loaded(f"{code}; CompiledPolicy.empty()", (*HEAVY, "rich", "pyparsing")) == []
 
 
 @pytest.mark.parametrize(

@@ -29,7 +29,7 @@ from qosweb.webqos.model.model import (
 from qosweb.webqos.model.scope import PAGES, Scope, Unresolved
 from qosweb.webqos.syntax import printer, tree
 from qosweb.webqos.syntax.diagnostics import Diagnostic, Note, did_you_mean, has_errors
-from qosweb.webqos.syntax.grammar import RESERVED
+from qosweb.webqos.syntax.reserved_words import RESERVED
 
 if TYPE_CHECKING:
     from qosweb.webqos.patterns import PagePattern

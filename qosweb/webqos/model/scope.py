@@ -8,7 +8,7 @@ from qosweb.webqos import values, zones
 from qosweb.webqos.model.model import SpecSettings
 from qosweb.webqos.syntax import tree
 from qosweb.webqos.syntax.diagnostics import Diagnostic, Note, did_you_mean, error, warning
-from qosweb.webqos.syntax.grammar import RESERVED
+from qosweb.webqos.syntax.reserved_words import RESERVED
 from qosweb.webqos.values import BadValue
 
 if TYPE_CHECKING:

@@ -27,23 +27,11 @@ from pyparsing import (
 from qosweb.webqos.syntax import parse_actions, tree
 from qosweb.webqos.syntax.parse_errors import SHOWN_MAX, ParseError, explain
 from qosweb.webqos.syntax.positions import Span
+from qosweb.webqos.syntax.reserved_words import RESERVED, SUBJECTS, WITH_ARGUMENT
 from qosweb.webqos.syntax.scanner import arrow_in, open_quote_in, single_quote_in
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-SUBJECTS = (
-    "time", "weekday", "date", "size", "owner", "last_access", "last_modified",
-    "client", "method", "host", "load", "nodes",
-)  # fmt: skip
-WITH_ARGUMENT = ("header", "cookie")
-RESERVED = frozenset(
-    {
-        *SUBJECTS, *WITH_ARGUMENT, "set", "let", "shadow", "hard", "as", "and", "or", "not", "in", "like", "of",
-        "within", "before", "accessed", "links", "default", "all", "capacity", "always", "equal", "rest", "serve",
-        "deny",
-    }
-)  # fmt: skip
 
 _WORD = r"[A-Za-z_][A-Za-z0-9_-]*"
 _BARE = r'(?:[^\s()",|=<>!;.*]|\.(?!\.))+'

@@ -5,6 +5,7 @@ from typing import NoReturn
 
 from qosweb.webqos.syntax.diagnostics import Diagnostic, did_you_mean, error
 from qosweb.webqos.syntax.positions import Span
+from qosweb.webqos.syntax.reserved_words import SUBJECTS, WITH_ARGUMENT
 
 _FOUND = re.compile(
     r'"(?:[^"\\]|\\.)*"?|<[^<>\s#"]*>|/[\w./*%~-]*|-?\w[\w.:/%-]*|=>|->|<=|>=|==|=<|!=|\.\.|&&|\|\||.', re.DOTALL
@@ -14,10 +15,7 @@ _QUOTED_WORD = re.compile(r"'([a-z]+)'")
 _UNITS = ("b", "kb", "mb", "gb", "tb", "ms", "s", "min", "h", "d", "%", "kb/s", "mb/s", "gb/s")
 _SIGNS = {"&&": "and", "&": "and", "||": "or", "!": "not", "->": "=>", "=<": "<", "==": "="}
 _WORDS = ("and", "or", "not", "in", "like", "before", "hard", "as", "within", "shadow", "let", "set")
-_SUBJECTS = (
-    "time", "weekday", "date", "size", "owner", "last_access", "last_modified", "client", "method", "host", "load",
-    "nodes", "header", "cookie", "accessed",
-)  # fmt: skip
+_SUBJECTS = (*SUBJECTS, *WITH_ARGUMENT, "accessed")
 SHOWN_MAX = 40
 
 

@@ -3,7 +3,6 @@
 import re
 
 from qosweb.webqos.syntax.diagnostics import Diagnostic
-from qosweb.webqos.syntax.grammar import Grammar
 from qosweb.webqos.syntax.parse_errors import ParseError
 from qosweb.webqos.syntax.positions import Source
 from qosweb.webqos.syntax.scanner import scan
@@ -16,6 +15,10 @@ ERRORS_MAX = 1_000  # beyond this, the file is not a specification
 def parse(source: Source) -> tuple[Tree, list[Diagnostic]]:
     """The statements that could be parsed, and the errors of the others."""
     pieces = scan(source)
+    if not pieces.statements:  # such as the policy of a node without a specification: pyparsing is not imported
+        return Tree((), tuple(pieces.comments), frozenset()), list(pieces.errors)
+    from qosweb.webqos.syntax.grammar import Grammar
+
     grammar = Grammar()
     errors = list(pieces.errors)
     statements: list[Statement] = []

@@ -13,9 +13,9 @@ import pytest
 from qosweb.webqos.model.lower import ATTRIBUTES
 from qosweb.webqos.model.scope import SETTINGS
 from qosweb.webqos.syntax import tree
-from qosweb.webqos.syntax.grammar import RESERVED
 from qosweb.webqos.syntax.parser import parse
 from qosweb.webqos.syntax.positions import Source, Span
+from qosweb.webqos.syntax.reserved_words import RESERVED
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -13,7 +13,7 @@ from qosweb.webqos.model.lower import ATTRIBUTES
 from qosweb.webqos.model.lower_conditions import TESTS_MAX
 from qosweb.webqos.model.partition import CLASSES_MAX
 from qosweb.webqos.syntax import scanner
-from qosweb.webqos.syntax.grammar import RESERVED
+from qosweb.webqos.syntax.reserved_words import RESERVED
 from tests.webqos.support import found_in
 
 GRAMMAR = (Path(__file__).parents[3] / "docs" / "reference" / "webqos.md").read_text("utf-8")
