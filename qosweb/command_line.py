@@ -69,8 +69,8 @@ def _run(argv: list[str]) -> int:
 
 def _add_serve(parser: argparse.ArgumentParser) -> None:
     parser.description = (
-        "Serve the files under a folder. Every option is also a key of the TOML file given with --config and an "
-        "environment variable (--cache-size, cache-size, QOSWEB_CACHE_SIZE)."
+        "Serve a folder, an application (--upstream), or releases (--site). Every option is also a key of the TOML "
+        "file given with --config and an environment variable (--cache-size, cache-size, QOSWEB_CACHE_SIZE)."
     )
     parser.epilog = """\
 examples:

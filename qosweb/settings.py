@@ -35,6 +35,7 @@ from qosweb.setting_values import (
 )
 from qosweb.units import (
     Address,
+    format_duration_s,
     format_size,
     parse_address,
     parse_count,
@@ -287,7 +288,7 @@ class OptionSpec:
         if self.parse is parse_client_share:
             return f"{int(str(self.default)) / 10_000:g}%"
         if self.parse in (parse_positive_duration_s, parse_duration_s):
-            return f"{self.default:.10g}s"
+            return format_duration_s(float(str(self.default)))
         if self.parse is parse_yes_or_no:
             return "yes" if self.default else "no"
         return str(self.default)

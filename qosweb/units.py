@@ -63,6 +63,14 @@ def format_size(size: int) -> str:
     return str(size)
 
 
+def describe_size(size: int) -> str:
+    """A size for people, to three digits: ``1 byte``, ``15.2 KB``, ``64 MB``."""
+    for unit, per in (("GB", 1 << 30), ("MB", 1 << 20), ("KB", 1 << 10)):
+        if size >= per:
+            return f"{size / per:.3g} {unit}" if size < 1000 * per else f"{size // per:,} {unit}"
+    return pluralize(size, "byte")
+
+
 def pluralize(number: int, noun: str) -> str:
     """``1 error``, ``2 errors``."""
     return f"{number} {noun}{'' if number == 1 else 's'}"
@@ -72,6 +80,14 @@ def parse_duration_s(text: str) -> float:
     """Parse a duration into seconds: ``500ms``, ``10s``, ``2min``, ``1h``; ``10`` is seconds. Raises ValueError."""
     number, per = _split(text, _SECONDS_PER, "a duration such as 500ms, 10s or 2min")
     return number * per
+
+
+def format_duration_s(seconds: float) -> str:
+    """The shortest form that :func:`parse_duration_s` parses to the same duration: ``10min``."""
+    for unit, per in (("d", 86_400), ("h", 3600), ("min", 60)):
+        if seconds >= per and seconds % per == 0:
+            return f"{seconds // per:g}{unit}"
+    return f"{seconds:.10g}s"
 
 
 def parse_positive_duration_s(text: str) -> float:

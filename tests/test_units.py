@@ -6,7 +6,16 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from qosweb.units import Address, format_size, parse_address, parse_count, parse_duration_s, parse_size
+from qosweb.units import (
+    Address,
+    describe_size,
+    format_duration_s,
+    format_size,
+    parse_address,
+    parse_count,
+    parse_duration_s,
+    parse_size,
+)
 
 
 @pytest.mark.parametrize(
@@ -144,3 +153,18 @@ def test_garbage_is_a_value_error_and_nothing_else(text: str) -> None:
     for parse in (parse_size, parse_duration_s, parse_count, parse_address):
         with contextlib.suppress(ValueError):
             parse(text)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"), [(0.25, "0.25s"), (90, "90s"), (600, "10min"), (7200, "2h"), (2592000, "30d")]
+)
+def test_a_duration_is_written_in_its_largest_unit(seconds: float, text: str) -> None:
+    assert format_duration_s(seconds) == text
+    assert parse_duration_s(text) == seconds
+
+
+@pytest.mark.parametrize(
+    ("size", "text"), [(0, "0 bytes"), (1, "1 byte"), (1536, "1.5 KB"), (1047552, "1,023 KB"), (64 << 20, "64 MB")]
+)
+def test_a_size_for_people(size: int, text: str) -> None:
+    assert describe_size(size) == text

@@ -27,7 +27,7 @@ from qosweb.releases.manifest import (
 from qosweb.terminal_text import escape_controls
 from qosweb.tools.admin_client import AdminClient, RequestRefused
 from qosweb.tools.blocks import operator_name
-from qosweb.units import pluralize
+from qosweb.units import describe_size, pluralize
 
 if TYPE_CHECKING:
     import argparse
@@ -53,7 +53,7 @@ def publish(arguments: argparse.Namespace) -> int:
     if arguments.json:
         print(json.dumps(done, indent=2))
     elif arguments.dry_run:
-        print(f"{_changes(done)}; {pluralize(len(done['missing']), 'file')} to upload ({done['bytes'] / 1e6:.1f} MB)")
+        print(f"{_changes(done)}; {pluralize(len(done['missing']), 'file')} to upload ({describe_size(done['bytes'])})")
     elif obstacle:
         pass
     elif done.get("unchanged"):

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from qosweb.terminal_text import escape_controls
 from qosweb.tools.admin_client import AdminClient, RequestRefused
 from qosweb.tools.blocks import operator_name
-from qosweb.units import pluralize
+from qosweb.units import describe_size, pluralize
 
 if TYPE_CHECKING:
     import argparse
@@ -31,7 +31,7 @@ def releases(arguments: argparse.Namespace) -> int:
     for one in found["releases"]:
         mark = "*" if one["number"] == found["current"] else " "
         when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(one["at"]))
-        size = f"{pluralize(one['files'], 'file')}, {one['bytes'] / 1e6:.1f} MB"
+        size = f"{pluralize(one['files'], 'file')}, {describe_size(one['bytes'])}"
         text = f"{mark} {one['number']:>4}  {one['release'][:16]}  {when}  {size}  by {one['by']}  {one['message']}"
         print(escape_controls(text.rstrip()))
     for one in found["proposed"]:

@@ -9,7 +9,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from qosweb.analytics.read.rows import HELD, NOT_TESTED, VIOLATED
 from qosweb.analytics.report.charts import pictures
 from qosweb.analytics.report.json_report import windows_of
-from qosweb.analytics.report.terminal import clock, pool_text
+from qosweb.analytics.report.terminal import clock, policy_texts, pool_text
 
 if TYPE_CHECKING:
     from qosweb.analytics.findings import Findings
@@ -39,6 +39,7 @@ def page(findings: Findings, *, refresh_s: int | None = None) -> str:
         found=findings,
         refresh_s=refresh_s,
         promises=promises,
+        under=policy_texts(findings),
         windows_max=WINDOWS_MAX,
         pictures=pictures(findings),
         classes=[(row.name or "all", row) for row in whole if row.node is None],

@@ -67,6 +67,17 @@ def clock(at_s: float) -> str:
     return datetime.fromtimestamp(at_s, UTC).strftime("%Y-%m-%d %H:%M:%S")
 
 
+def policy_texts(findings: Findings) -> dict[str, str]:
+    """By policy: which it is, and since when it is in force; empty if there was only one."""
+    since: dict[str, str] = {}
+    for event in sorted(findings.events, key=lambda one: one.ts):
+        if event.kind == "policy":
+            since.setdefault(event.policy, f" (since {clock(event.ts).split()[1]})")
+    names = {policy.name for policy in findings.policies} | {verdict.policy for verdict in findings.run}
+    several = len(findings.policies) > 1
+    return {name: f" under {name[:8]}{since.get(name, '')}" for name in names if name and several}
+
+
 def pool_text(verdict: Verdict) -> str:
     """The pool in which a share was judged, and why it was contended."""
     return f"{verdict.pool} ({CAUSES.get(verdict.cause, verdict.cause)})" if verdict.cause else verdict.pool
@@ -102,15 +113,11 @@ def _guarantees(findings: Findings) -> Table:
     table.add_column("outcome", no_wrap=True)
     table.add_column("guarantee", overflow="fold", ratio=2)
     table.add_column("reason", overflow="fold", ratio=3)
-    since: dict[str, str] = {}
-    for event in sorted(findings.events, key=lambda one: one.ts):
-        if event.kind == "policy":
-            since.setdefault(event.policy, f" (since {clock(event.ts).split()[1]})")
+    under = policy_texts(findings)
     order = {VIOLATED: 0, HELD: 1, NOT_TESTED: 2}
     for verdict in sorted([*findings.run, *findings.cluster], key=lambda one: order[one.outcome])[:ROWS_MAX]:
         kind = f" [{verdict.kind}]" if verdict.kind.startswith(("share", "rate")) else ""
-        if len(findings.policies) > 1 and verdict.policy:
-            kind += f" under {verdict.policy[:8]}{since.get(verdict.policy, '')}"
+        kind += under.get(verdict.policy, "")
         if verdict.pool:
             kind += f" at {pool_text(verdict)}"
         promise, reason = escape_controls(verdict.rule + kind), escape_controls(verdict.reason)

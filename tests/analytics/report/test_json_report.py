@@ -67,6 +67,29 @@ def test_text_from_logs_is_escaped_on_the_page() -> None:
     assert "<meta http-equiv=refresh content=5>" in html
 
 
+def test_page_and_terminal_name_the_policy_of_a_verdict_if_there_were_several(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    one = _findings()
+    events = [LogEvent("policy", ts, "n1", place, policy=name, text=text) for ts, place, name, text in (
+        (0.0, 1, "0123456789ab", "</a>.available = always"), (60.0, 2, "ba9876543210", "</a>.server_resource > 10%"),
+    )]  # fmt: skip
+    known, _ = from_events(events)
+    several = replace(
+        one,
+        run=[one.run[0]._replace(policy=name) for name in known],
+        events=events,
+        policies=list(known.values()),
+    )
+    html = page(several)
+    show(several)
+    out = " ".join(capsys.readouterr().out.split())
+    for text in ("under 01234567 (since 00:00:00)", "under ba987654 (since 00:01:00)"):
+        assert text in html
+        assert text in out
+    assert " under " not in page(one)
+
+
 def test_rare_counts_have_a_column_if_there_are_any(capsys: pytest.CaptureFixture[str]) -> None:
     findings = _findings()
     row = findings.table[0]._replace(window_s=None)
