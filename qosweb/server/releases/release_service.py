@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
     from cluster import View
     from qosweb.releases.ledger import ReleaseEntry
-    from qosweb.releases.manifest import Manifest
+    from qosweb.releases.manifest import Manifest, ManifestFile
     from qosweb.server.releases.blob_server import TakeCapacity
     from qosweb.server.releases.release_multicast import ReleaseMulticast
 
@@ -171,16 +171,22 @@ class ReleaseService:
     async def plan(self, manifest: Manifest) -> dict[str, object]:
         """Plan a release: files to upload, differences to the current release, and obstacles to its publication."""
         self._check_size(manifest)
-        plan = await self.in_thread(lambda: self._plan(manifest))
+        current = self.ledger.current
+        before: dict[str, ManifestFile] = {}
+        if current is not None:
+            try:
+                before = (await self._obtain_tree(current.manifest)).files
+            except (OSError, BadManifest) as error:
+                raise CannotPublish(f"node {self._name} does not know the current release: {_reason(error)}") from None
+        plan = await self.in_thread(lambda: self._plan(manifest, before))
+        plan["current"] = None if current is None else current.number
         try:
             await self._await_primary("publish")
         except CannotPublish as error:
             plan["obstacle"] = str(error)
         return plan
 
-    def _plan(self, manifest: Manifest) -> dict[str, object]:
-        current = self.ledger.current
-        before = {} if current is None else self._manifest(current.manifest).content
+    def _plan(self, manifest: Manifest, before: dict[str, ManifestFile]) -> dict[str, object]:
         after = manifest.content
         missing = self.blobs.missing(one.digest for one in manifest.files)
         parts = {one: self.blobs.received(one) for one in missing}
@@ -194,9 +200,8 @@ class ReleaseService:
             "missing": missing,
             "received": {digest: size for digest, size in parts.items() if size},  # by uploads that did not end
             "added": sum(path not in before for path in after),
-            "changed": sum(path in before and before[path] != digest for path, digest in after.items()),
+            "changed": sum(path in before and before[path].digest != digest for path, digest in after.items()),
             "removed": sum(path not in after for path in before),
-            "current": None if current is None else current.number,
             "obstacle": obstacle,
         }
 
@@ -209,12 +214,6 @@ class ReleaseService:
             raise CannotPublish(
                 f"the release has {manifest.size:,} bytes; a site has at most {self.size_max:,} (--site-max-size)"
             )
-
-    def _manifest(self, digest: str) -> Manifest:
-        try:
-            return self.blobs.read_manifest(digest)
-        except (OSError, BadManifest) as error:
-            raise CannotPublish(f"the manifest of release {digest[:12]} cannot be read here: {error}") from None
 
     async def in_thread(self, work: Callable[[], Result]) -> Result:
         return await self._loop.run_in_executor(self._threads, work)

@@ -6,20 +6,22 @@ import asyncio
 import time
 from typing import TYPE_CHECKING
 
+import pytest
+
 from cluster import ProcessId, View
 from cluster.names import ViewId
 from qosweb.releases import blob_store
 from qosweb.releases.ledger import ActivateRelease, HoldRelease, KeepRule, ProposeRelease, encode_entry
 from qosweb.releases.manifest import ManifestFile, digest_of, encode_manifest, make_manifest
-from qosweb.server.releases import release_service
-from qosweb.server.releases.release_service import ReleaseService
+from qosweb.server.releases import blob_fetcher, release_service
+from qosweb.server.releases.peer_blobs import NotObtained
+from qosweb.server.releases.release_service import CannotPublish, ReleaseService
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
     from pathlib import Path
 
-    import pytest
-
+    from qosweb.releases.blob_store import BlobStore
     from qosweb.releases.ledger import Activation, ReleaseEntry
     from qosweb.releases.manifest import Manifest
     from qosweb.server.releases.release_multicast import BlobHead
@@ -127,6 +129,36 @@ def test_a_node_that_has_deleted_a_release_does_not_hold_it_when_it_is_published
         name = world.propose(manifest)
         await until(lambda: world.asked_peers > 0 or ME in world.service.ledger.holders(name))
         assert ME not in world.service.ledger.holders(name)
+
+    run(tmp_path, scenario)
+
+
+def test_a_node_that_does_not_have_the_current_release_yet_fetches_its_list_of_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was away. Nodes with the release may be away now."""
+    data = encode_manifest(make_manifest([ManifestFile("a", "0" * 64, 1, 0)]))
+    has_peer = False
+
+    def obtain(blobs: BlobStore, *_rest: object, **_more: object) -> None:
+        if not has_peer:
+            raise NotObtained("no node has it")
+        blobs.put(data)
+
+    monkeypatch.setattr(blob_fetcher, "obtain_blob", obtain)
+
+    async def scenario(world: World) -> None:
+        nonlocal has_peer
+        name = digest_of(data)
+        world.order(ProposeRelease(name, 1, 1, 0))
+        world.service.ledger.apply(ME, encode_entry(HoldRelease(name)))  # before it lost its disk
+        world.order(ActivateRelease(name, "", "", world.at_s, KEEP))
+        new = make_manifest([ManifestFile("b", "1" * 64, 1, 0)])
+        with pytest.raises(CannotPublish, match="node n1 does not know the current release: no node has it"):
+            await world.service.plan(new)
+        has_peer = True
+        plan = await world.service.plan(new)
+        assert (plan["added"], plan["removed"], plan["current"]) == (1, 1, 1)
 
     run(tmp_path, scenario)
 
