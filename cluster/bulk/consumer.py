@@ -1,6 +1,6 @@
 """Consumer: reassembles messages, asks for lost packets, and delivers accepted messages in the order of their numbers.
 
-Paper: Freier and Marzullo, TR 90-1141, fig. 3 and section 3.3. `next_out` is nextOut; nextIn is `Knowledge.next`.
+Paper: Freier and Marzullo, TR 90-1141, fig. 3 and section 3.3. `next_out` is nextOut; nextIn is `MessageStatuses.next`.
 Departs: a process that misses packets of an accepted message asks the producer, then all members in turn, and joins
 again only if none of them has the packets. A member therefore keeps its last KEPT messages (`repairs`). A
 member that has all packets of a message tells the coordinator (`Complete`), and tells the producer now and then how
@@ -116,8 +116,8 @@ class Consumer:
         self.next_out = confirm.first + 1
         self._first = confirm.first
         self.ready_at = context.now if confirm.giver is not None else inf
-        context.knowledge.members = confirm.members
-        context.knowledge.forget_below(self.next_out)
+        context.statuses.members = confirm.members
+        context.statuses.forget_below(self.next_out)
         context.outbox.append(Joined(confirm.first, confirm.giver is not None))
         context.outbox.append(MembersChanged(confirm.first, confirm.members))
         self.on_status()
@@ -166,7 +166,7 @@ class Consumer:
         message = self.incoming.get(deny.number)
         if message is not None and not message.gaps.is_complete:
             message.denied.add(sender)
-            if self._context.knowledge.status(deny.number) is Status.ACCEPTED:  # another member may have it
+            if self._context.statuses.status(deny.number) is Status.ACCEPTED:  # another member may have it
                 message.nak_at = self._context.now
                 message.rounds.expire(message.nak_at)
 
@@ -224,10 +224,10 @@ class Consumer:
 
     def _message(self, number: int, sender: ProcessId, parameters: Parameters) -> Incoming | None:
         """The message of a packet; None if the packet is of no use."""
-        knowledge = self._context.knowledge
-        if not self.is_member or not self.next_out <= number < knowledge.next:
+        statuses = self._context.statuses
+        if not self.is_member or not self.next_out <= number < statuses.next:
             return None
-        slot = knowledge.slots.get(number)
+        slot = statuses.slots.get(number)
         if slot is not None and slot.status not in (Status.PENDING, Status.ACCEPTED):
             return None
         message = self.incoming.get(number)
@@ -244,7 +244,7 @@ class Consumer:
             message.nak_at = message.report_at = inf
             if message.tell_at == inf:
                 self._report(number, message)
-                if self._context.knowledge.status(number) is not Status.ACCEPTED:
+                if self._context.statuses.status(number) is not Status.ACCEPTED:
                     self._tell_complete(number, message)
             self._advance()
         elif message.nak_at == inf and message.gaps.has_missing(message.rounds.asked_to):
@@ -263,7 +263,7 @@ class Consumer:
 
     def _tell_complete(self, number: int, message: Incoming) -> None:
         context = self._context
-        if context.knowledge.status(number) in (Status.ACCEPTED, Status.REJECTED):
+        if context.statuses.status(number) in (Status.ACCEPTED, Status.REJECTED):
             message.tell_at = inf
             return
         message.tell_at = context.now + COMPLETE_BEATS * context.flow.heartbeat_s
@@ -281,28 +281,28 @@ class Consumer:
             context.send(context.coordinator, Complete(self._header(), self._first))
 
     def _advance(self) -> None:
-        knowledge = self._context.knowledge
-        while self.next_out < knowledge.next:
+        statuses = self._context.statuses
+        while self.next_out < statuses.next:
             number = self.next_out
-            status = knowledge.status(number)
+            status = statuses.status(number)
             message = self.incoming.get(number)
             if status is Status.REJECTED:
                 self._drop(number)
             elif status is Status.ACCEPTED and message is not None and message.gaps.is_complete:
                 self._deliver(number, message)
             elif status in (Status.JOINED, Status.LEFT, Status.FOUNDED):
-                if not self._change_members(number, knowledge.slots[number]):
+                if not self._change_members(number, statuses.slots[number]):
                     return
-            elif knowledge.is_lost(number):
+            elif statuses.is_lost(number):
                 self.join_again(f"the status of message {number} was missed")
                 return
-            elif knowledge.next - number > BEHIND_MAX:
-                self.join_again(f"message {number} is incomplete, and {knowledge.next - 1} has begun")
+            elif statuses.next - number > BEHIND_MAX:
+                self.join_again(f"message {number} is incomplete, and {statuses.next - 1} has begun")
                 return
             else:
                 return
             self.next_out += 1
-            knowledge.forget_below(self.next_out - T_MAX)
+            statuses.forget_below(self.next_out - T_MAX)
 
     def _deliver(self, number: int, message: Incoming) -> None:
         context = self._context
@@ -316,7 +316,7 @@ class Consumer:
     def _change_members(self, number: int, slot: RecentMessage) -> bool:
         """Delivers a change of the membership. Returns whether this process is still a member."""
         context = self._context
-        kept = () if slot.status is Status.FOUNDED else context.knowledge.members
+        kept = () if slot.status is Status.FOUNDED else context.statuses.members
         members = tuple(member for member in kept if member.name != slot.producer.name)
         if slot.status is not Status.LEFT:
             members = (*members, slot.producer)
@@ -325,7 +325,7 @@ class Consumer:
             return False
         if slot.giver == context.me:
             context.outbox.append(SendState(slot.producer, number))
-        context.knowledge.members = members
+        context.statuses.members = members
         context.outbox.append(MembersChanged(number, members))
         return True
 
@@ -335,9 +335,9 @@ class Consumer:
 
     def _expect_accepted(self) -> None:
         """Accepted messages of which packets are missing are asked for, also if no packet was seen at all."""
-        knowledge = self._context.knowledge
-        for number in range(self.next_out, knowledge.next):
-            slot = knowledge.slots.get(number)
+        statuses = self._context.statuses
+        for number in range(self.next_out, statuses.next):
+            slot = statuses.slots.get(number)
             if slot is not None and slot.status is Status.ACCEPTED:
                 message = self._message(number, slot.producer, self._context.flow.parameters)
                 if message is not None and not message.gaps.is_complete and message.nak_at == inf:
@@ -351,7 +351,7 @@ class Consumer:
         again_s = message.meter.wait_s(message.heartbeat_s, message.unanswered) + self._patience(message)
         asked_to = message.rounds.asked_to
         ranges = message.rounds.take(message.gaps, context.now, context.now + again_s, NAK_RANGES_MAX)
-        is_accepted = context.knowledge.status(number) is Status.ACCEPTED
+        is_accepted = context.statuses.status(number) is Status.ACCEPTED
         is_silent = context.now >= message.heard_at + NAK_BEATS * message.heartbeat_s
         is_open = is_accepted and message.gaps.total is None  # there may be packets of which nothing was heard
         if is_open and is_silent and len(ranges) < NAK_RANGES_MAX:
@@ -377,9 +377,9 @@ class Consumer:
     def _peer_to_ask(self, number: int, message: Incoming) -> ProcessId | None:
         """Who answered last, and after some NAKs without an answer all in turn. None: nobody has the packets."""
         context = self._context
-        if context.knowledge.status(number) is not Status.ACCEPTED:
+        if context.statuses.status(number) is not Status.ACCEPTED:
             return message.producer  # undecided: only the producer has to have it
-        members = context.knowledge.members
+        members = context.statuses.members
         able = [member for member in members if member not in message.denied and member != context.me]
         if message.unanswered < SAME_NAKS and message.sender in able:
             return message.sender
@@ -397,8 +397,8 @@ class Consumer:
             context.send(context.coordinator, JoinRequest(self._header(), self.attempt, self.with_state))
 
     def _header(self) -> Header:
-        return self._context.knowledge.header(self._context.flow.parameters)
+        return self._context.statuses.header(self._context.flow.parameters)
 
     def _wish(self, message: Incoming) -> Header:
         """A header with the parameters that this consumer can keep up with (section 4)."""
-        return self._context.knowledge.header(message.meter.wish(self._context.now, message.parameters))
+        return self._context.statuses.header(message.meter.wish(self._context.now, message.parameters))

@@ -13,8 +13,8 @@ from cluster.names import ProcessId
 
 if TYPE_CHECKING:
     from cluster.bulk.flow_control import FlowControl
-    from cluster.bulk.knowledge import Knowledge
     from cluster.bulk.master import Master
+    from cluster.bulk.message_statuses import MessageStatuses
     from cluster.layer import RandomSource
 
 
@@ -140,15 +140,21 @@ class MessageSource(Protocol):
 class BulkContext:
     """State shared by the automata of a process."""
 
-    __slots__ = ("chance", "flow", "in_primary", "knowledge", "master", "me", "now", "outbox", "room", "spool")
+    __slots__ = ("chance", "flow", "in_primary", "master", "me", "now", "outbox", "room", "spool", "statuses")
 
     def __init__(
-        self, me: ProcessId, chance: RandomSource, master: Master, knowledge: Knowledge, flow: FlowControl, spool: Spool
+        self,
+        me: ProcessId,
+        chance: RandomSource,
+        master: Master,
+        statuses: MessageStatuses,
+        flow: FlowControl,
+        spool: Spool,
     ) -> None:
         self.me = me
         self.chance = chance
         self.master = master  # this process's replica
-        self.knowledge = knowledge
+        self.statuses = statuses
         self.flow = flow
         self.spool = spool
         self.room = ROOM_MAX  # packets that the network keeps for this process until it looks at them

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from cluster.bulk.consumer import Consumer
 from cluster.bulk.coordinator import Coordinator
 from cluster.bulk.effects import BulkContext
-from cluster.bulk.knowledge import Knowledge
+from cluster.bulk.message_statuses import MessageStatuses
 from cluster.bulk.packets import (
     Complete,
     DataPacket,
@@ -55,7 +55,7 @@ class BulkProcess:
         with_state: bool = False,
     ) -> None:
         """`start`: higher than every attempt to join and every request of an earlier process of this name."""
-        self.context = BulkContext(me, chance, master, Knowledge(master.session), flow, spool)
+        self.context = BulkContext(me, chance, master, MessageStatuses(master.session), flow, spool)
         self.producer = Producer(self.context, start)
         self.consumer = Consumer(self.context, start + 1, with_state=with_state)
         self.repairs = Repairs(self.context, self.consumer.complete_packets)
@@ -101,10 +101,10 @@ class BulkProcess:
     def received(self, now: float, sender: ProcessId, packet: AnyPacket) -> None:
         context = self.context
         context.now = now
-        if packet.header.session != context.knowledge.session:
+        if packet.header.session != context.statuses.session:
             return
-        header, knowledge = packet.header, context.knowledge
-        if knowledge.learn_short(header) if isinstance(header, ShortHeader) else knowledge.learn(header):
+        header, statuses = packet.header, context.statuses
+        if statuses.learn_short(header) if isinstance(header, ShortHeader) else statuses.learn(header):
             self.producer.on_status()
             self.consumer.on_status()
         self._dispatch(sender, packet)

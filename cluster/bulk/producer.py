@@ -82,7 +82,7 @@ class Producer:
         self._beat = 0  # heartbeats so far
         self._beat_at = -inf  # start of the current heartbeat
         self._limit = 0  # packets of the current message that all consumers have room for
-        self._told = -1  # the version of the knowledge that an empty packet told last
+        self._told = -1  # the version of the statuses that an empty packet told last
         self._asked_beat = -ASK_BEATS
         self._again: dict[tuple[int, int], None] = {}  # packets to send again, in the order of the NAKs
         self._resent: dict[tuple[int, int], int] = {}  # packets sent again, and in which heartbeat
@@ -165,10 +165,10 @@ class Producer:
         context = self._context
         for number, message in self.retained.items():
             if message.outcome is None:
-                status = context.knowledge.status(number)
+                status = context.statuses.status(number)
                 if status in (Status.ACCEPTED, Status.REJECTED):
                     self._resolve(message, Outcome.ACCEPTED if status is Status.ACCEPTED else Outcome.REJECTED)
-                elif context.knowledge.is_lost(number):
+                elif context.statuses.is_lost(number):
                     self._resolve(message, Outcome.UNKNOWN)
 
     def tick(self, *, is_member: bool) -> None:
@@ -247,7 +247,7 @@ class Producer:
             window = min(window, ceil(self.current.rate_max * flow.heartbeat_s))
         allowed = ceil(window * done / SLICES) - flow.used
         self._set_limit()
-        if allowed > 0 and self._told != context.knowledge.version and self.current is not None and self._has_data():
+        if allowed > 0 and self._told != context.statuses.version and self.current is not None and self._has_data():
             self._tell(self.current)
         while allowed > 0 and (packet := self._next_packet()) is not None:
             context.outbox.append(Multicast(packet))
@@ -285,13 +285,13 @@ class Producer:
 
     def _data(self, message: Outgoing, packet: int) -> DataPacket:
         is_end = message.source.is_ended and packet == message.source.available - 1
-        header = self._context.knowledge.short_header(self._context.flow.parameters)
+        header = self._context.statuses.short_header(self._context.flow.parameters)
         return DataPacket(header, message.number, packet, is_end, message.source.read(packet))
 
     def _tell(self, message: Outgoing) -> None:
         """Tells all what this producer knows, and how far it is."""
         self._context.outbox.append(Multicast(self._empty(message)))
-        self._told = self._context.knowledge.version
+        self._told = self._context.statuses.version
 
     def _await_all(self) -> None:
         message = self._awaited
@@ -313,7 +313,7 @@ class Producer:
         return EmptyPacket(self._header(), message.number, message.sent, message.is_sent)
 
     def _header(self) -> Header:
-        return self._context.knowledge.header(self._context.flow.parameters)
+        return self._context.statuses.header(self._context.flow.parameters)
 
     def _resolve(self, message: Outgoing, outcome: Outcome) -> None:
         message.outcome = outcome

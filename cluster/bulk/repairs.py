@@ -39,7 +39,7 @@ class Repairs:
         self.sent = 0  # packets
 
     def on_nak(self, sender: ProcessId, nak: Nak) -> None:
-        header = self._context.knowledge.header(self._context.flow.parameters)
+        header = self._context.statuses.header(self._context.flow.parameters)
         packets = self._complete_packets(nak.number)
         if packets is None:
             self._context.send(sender, NakDeny(header, nak.number))
@@ -58,7 +58,7 @@ class Repairs:
         self._due_at = context.now + flow.heartbeat_s / SLICES
         if flow.is_blocked:
             return
-        header = context.knowledge.short_header(flow.parameters)
+        header = context.statuses.short_header(flow.parameters)
         for key in list(islice(self._queue, ceil(min(PACE, flow.window) / SLICES))):
             del self._queue[key]
             to, number, packet = key

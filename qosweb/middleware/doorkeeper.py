@@ -90,6 +90,8 @@ class Doorkeeper:
         its X-Forwarded-For or Forwarded, as with ``qosweb serve --trust-proxy``. Leave it out if the server in which
         the application runs sets the client's address itself.
         """
+        if spec.endswith(".webqos"):
+            raise UsageError(f"{spec!r} is the name of a file, not a specification: use Doorkeeper.from_file")
         self._policy = _compile(source, spec)
         try:
             self._trusted = TrustedNetworks(parse_networks(",".join(trust_proxy)))

@@ -63,6 +63,11 @@ def test_the_client_behind_a_trusted_proxy() -> None:
         Doorkeeper(SPEC, trust_proxy=["10.0.0.1/8"])
 
 
+def test_a_file_name_in_place_of_a_specification_is_explained() -> None:
+    with pytest.raises(UsageError, match=r"use Doorkeeper\.from_file$"):
+        Doorkeeper("shop.webqos")
+
+
 def test_a_denial_says_why() -> None:
     async def story() -> None:
         door = Doorkeeper("set lifetime = 10ms\n" + SPEC, capacity=ONE_CHANNEL)

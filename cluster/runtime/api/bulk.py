@@ -247,7 +247,7 @@ class Bulk:
     @property
     def members(self) -> tuple[ProcessId, ...]:
         """The members as of the last message that was delivered here."""
-        return self._process.context.knowledge.members if self._process.consumer.is_member else ()
+        return self._process.context.statuses.members if self._process.consumer.is_member else ()
 
     @property
     def naks(self) -> int:

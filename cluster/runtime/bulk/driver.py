@@ -245,7 +245,7 @@ class BulkDriver:
 
     def _peers(self) -> list[str]:
         """The members of the web and of the primary view, without this one."""
-        master, members = self.process.context.master, self.process.context.knowledge.members
+        master, members = self.process.context.master, self.process.context.statuses.members
         names = dict.fromkeys(member.name for member in (*members, *master.primary, *master.members))
         names.pop(self.me.name, None)
         return list(names)

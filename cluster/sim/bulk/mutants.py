@@ -6,7 +6,7 @@ from cluster.sim.mutation import Mutant
 
 MASTER, COORDINATOR = "cluster.bulk.master", "cluster.bulk.coordinator"
 PRODUCER, CONSUMER = "cluster.bulk.producer", "cluster.bulk.consumer"
-KNOWLEDGE, GAPS, ROUNDS = "cluster.bulk.knowledge", "cluster.bulk.gaps", "cluster.bulk.nak_rounds"
+STATUSES, GAPS, ROUNDS = "cluster.bulk.message_statuses", "cluster.bulk.gaps", "cluster.bulk.nak_rounds"
 REPAIRS = "cluster.bulk.repairs"
 
 BULK_MUTANTS: tuple[Mutant, ...] = (
@@ -125,7 +125,7 @@ BULK_MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "a lost status is awaited for ever", PRODUCER,
-        "                elif context.knowledge.is_lost(number):",
+        "                elif context.statuses.is_lost(number):",
         "                elif False:",
         "a producer that was cut off never sends again",
         shown_by=50,
@@ -145,10 +145,10 @@ BULK_MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "skips what it does not have", CONSUMER,
-        "            elif knowledge.is_lost(number):\n"
+        "            elif statuses.is_lost(number):\n"
         '                self.join_again(f"the status of message {number} was missed")\n'
         "                return\n",
-        "            elif knowledge.is_lost(number):\n                self._drop(number)\n",
+        "            elif statuses.is_lost(number):\n                self._drop(number)\n",
         "a member that missed a status passes over the message",
         shown_by=47,
     ),
@@ -201,7 +201,7 @@ BULK_MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "waits behind an incomplete message for ever", CONSUMER,
-        "            elif knowledge.next - number > BEHIND_MAX:",
+        "            elif statuses.next - number > BEHIND_MAX:",
         "            elif False:",
         "the messages behind an incomplete one fill the memory",
         shown_by=50,
@@ -228,7 +228,7 @@ BULK_MUTANTS: tuple[Mutant, ...] = (
     ),
     # ---- what a member knows
     Mutant(
-        "a later header is believed", KNOWLEDGE,
+        "a later header is believed", STATUSES,
         "                if known is None or (known.status is PENDING and slot.status is not PENDING):",
         "                if known is None or known != slot:",
         "a reordered header makes a decided message pending again",

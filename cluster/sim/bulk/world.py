@@ -303,7 +303,7 @@ class BulkWorld:
 
     def _see(self, node: BulkNode, process: BulkProcess) -> None:
         """Tells the specification which statuses the member has marked."""
-        for number, slot in process.context.knowledge.slots.items():
+        for number, slot in process.context.statuses.slots.items():
             if node.marked.get(number, Status.PENDING) is not slot.status:
                 node.marked[number] = slot.status
                 self.spec.learn(node.id, number, slot.status)

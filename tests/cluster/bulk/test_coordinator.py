@@ -88,7 +88,7 @@ def test_a_silent_producer_has_failed() -> None:
         single = granted()
         single.apply(ChangeView(view))
         single.beats(silence / 2)
-        single.receive(B, EmptyPacket(single.process.context.knowledge.header(single.header().parameters), 4, 0, False))
+        single.receive(B, EmptyPacket(single.process.context.statuses.header(single.header().parameters), 4, 0, False))
         single.beats(silence - 2)
         assert Reject(4) not in proposed(single)
         single.beats(4)

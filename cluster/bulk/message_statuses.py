@@ -1,4 +1,4 @@
-"""Message status as a member knows it, learned from the packet headers that the master writes.
+"""Statuses of messages as one member knows them, learned from the packet headers that the master writes.
 
 Paper: Freier and Marzullo, TR 90-1141, fig. 3, `status` and `nextIn`.
 """
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 PENDING = Status.PENDING
 
 
-class Knowledge:
+class MessageStatuses:
     """Known statuses from `base` on. A final status never changes again. `version` counts the changes."""
 
     __slots__ = ("_short", "_short_heard", "base", "members", "next", "session", "slots", "version")
