@@ -68,7 +68,7 @@ class Registered(Message, frozen=True, tag="Registered"):
     """<"registered">"""
 
 
-# ---- messages of the data service: in the order of the view, beside those of the primary views, which never see them
+# ---- messages of the data service: in the order of the view, but not shown to the primary views
 
 
 @final

@@ -10,7 +10,7 @@ from qosweb.http.forwarded import Network
 from qosweb.units import Address, format_size, parse_address, parse_size
 from qosweb.webqos.values import BadValue, rate_bps, share_ppm
 
-LOG_FIELDS = ("user_agent", "referer", "query", "upstream_ms")  # those that a log has on demand
+LOG_FIELDS = ("user_agent", "referer", "query", "upstream_ms")  # fields that a log has on demand
 HEAD_SIZE_MAX = 64 << 20  # upper limit of the options; a request head is held in memory
 
 

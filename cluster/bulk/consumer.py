@@ -60,7 +60,7 @@ class Incoming:
 
     def __init__(self, producer: ProcessId, parameters: Parameters, now: float) -> None:
         self.producer = producer
-        self.parameters = parameters  # of who sends it now: the producer, or a member that repairs
+        self.parameters = parameters  # of the present sender: the producer, or a member that repairs
         self.meter = ReceptionMeter(now)
         self.gaps = Gaps()
         self.heard_at = -inf  # when a packet of it arrived

@@ -71,7 +71,7 @@ INTERIM_MUTANTS: tuple[Mutant, ...] = (
         "        pass\n\n    def deliver",
         "an operation is sent while the end-point agrees on what was sent",
     ),
-    # ---- who is synchronised
+    # ---- synchronised replicas
     Mutant(
         "an interrupted transfer synchronises", REPLICA,
         SYNCED,

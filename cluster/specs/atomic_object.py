@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from cluster.names import ProcessId, ViewId
     from cluster.specs.eo_fifo_ds import ReferenceObject
 
-VIEWS_KEPT = 32  # of those that no process is in any more
+VIEWS_KEPT = 32  # views that all processes have left
 
 
 def past_views(known: Iterable[ViewId], current: Iterable[ViewId]) -> list[ViewId]:

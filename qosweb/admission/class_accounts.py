@@ -30,11 +30,11 @@ class ClassAccount:
     decisions: Counter[str] = field(default_factory=Counter)
     number: int = 0  # of the class in the policy in force
     relayed_served: int = 0  # requests that took the fast path to an upstream server; they are not in `decisions`
-    held_served: int = 0  # those of which the engine does not know yet
+    held_served: int = 0  # the part of `relayed_served` that the engine does not know of yet
     held_bytes: int = 0  # of their responses; part of `other_bytes`
     plain_served: int = 0  # requests that took the fast path; they are not in `decisions`
     bytes_sent: int = 0
-    other_bytes: int = 0  # of `bytes_sent`, those that did not take the fast path
+    other_bytes: int = 0  # the part of `bytes_sent` that did not take the fast path
     reasons: Counter[str] = field(default_factory=Counter)  # of denials
     wait_sum_s: float = 0.0  # of requests that were queued
     wait_counts: list[int] = field(default_factory=lambda: [0] * (len(SERVICE_BUCKETS_S) + 1))

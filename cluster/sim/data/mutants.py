@@ -50,7 +50,7 @@ DATA_MUTANTS: tuple[Mutant, ...] = (
         '        answer, error, index = b"", "", self.total_order.next_confirm',
         "the client believes to have seen entries that the answer does not reflect",
     ),
-    # ---- who answers
+    # ---- the member that answers
     Mutant(
         "the rank is off by one after a view change", REPLICA,
         "        self.query_counter = 0\n        self.pending.clear()",

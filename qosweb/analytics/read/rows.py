@@ -66,7 +66,7 @@ class ClassSums(NamedTuple):
     expired: int
     failed: int
     refused: int  # 429: the client's own limit
-    sent_bytes: int  # of served requests, and of those that failed during the response
+    sent_bytes: int  # of requests that were served or failed during the response
     size_max: int
     wait_ms_max: float
     slow: tuple[int, ...]  # served requests slower than each of the limits

@@ -44,7 +44,7 @@ class ServerPool:
         self.key = key
         self.scheduler = SlotScheduler()
         self.scheduler.classes_changed([ClassState(name) for name in machine.policy.names])
-        self.servers: dict[str, Server] = {}  # all; the scheduler uses those that are not out
+        self.servers: dict[str, Server] = {}  # all; the scheduler uses only servers that are not out
         self.waiting: dict[tuple[ProcessId, int], int] = {}  # the class of each waiting request
         self.seq = 0
         self.scales: dict[str, CostScale] = {}  # by measure

@@ -62,7 +62,7 @@ class AccessRecorder:
         self.events = EventHistory()
         self._contended: set[str] = set()  # resources
         self._in_force: dict[str, str] = {}  # event lines for the beginning of a new file: policy, view, capacities
-        self._heading: tuple[str, ...] = ()  # those in force before the first of the collected lines
+        self._heading: tuple[str, ...] = ()  # events in force before the first collected line
         self._clock = clock
         self._life = os.urandom(LIFE_LEN)
         self._rid_prefix = self._life.hex() + "-"

@@ -117,7 +117,7 @@ class SendPacer:
         self.mean_cost = float(QUANTUM_MIN)  # of recent sends
         self._tokens = self._at = 0.0
         self._blocked: deque[tuple[float, PacedFlow]] = deque()  # with the time since which, and in this order
-        self._returned: deque[tuple[float, PacedFlow]] = deque()  # the same for those that want their channel back
+        self._returned: deque[tuple[float, PacedFlow]] = deque()  # the same for flows that want their channel back
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = 0.0
         self._is_pumping = False

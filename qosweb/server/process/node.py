@@ -294,7 +294,7 @@ class Node:
         """A primary view was established at ``position`` of the order. It is logged once this node is in it."""
         self._viewed = position, view
         self._announce_view()
-        self.upstream_votes.count_soon()  # those of the nodes that left do not count
+        self.upstream_votes.count_soon()  # votes of nodes that left do not count
 
     def primary_changed(self, view: View | None) -> None:
         """The node is in the primary view ``view``, or decides alone if it is None."""

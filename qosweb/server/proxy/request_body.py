@@ -58,7 +58,7 @@ class RequestBody:
         self.length = None if self.is_chunked else head.length
         self.is_continued = False  # the client was told to send it
         self.received = 0  # bytes of content
-        self.held = 0  # of them, those that were not taken
+        self.held = 0  # of these bytes, not yet taken
         self.refusal: Answer | None = None
         self.active_at = now  # when the client last sent bytes, or reading was last resumed
         self._began = now
