@@ -290,9 +290,9 @@ class AdmissionControl:
         if self._listener is not None:
             self._listener.upstreams_reported(effect)
 
-    def refused(self, effect: EntryRejected) -> None:
+    def entry_rejected(self, effect: EntryRejected) -> None:
         if self._listener is not None:
-            self._listener.refused(effect)
+            self._listener.entry_rejected(effect)
 
     # ---- services for the classifier
 

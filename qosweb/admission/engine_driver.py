@@ -59,7 +59,7 @@ class EngineDriver:
         return int(perf_counter() * 1000)
 
     def join_group(self, broadcast: Broadcast) -> None:
-        """Send batches to the group from now on. The group then calls `Engine.ended` for each batch."""
+        """Send batches to the group from now on. The group then calls `Engine.batch_ended` for each batch."""
         self._broadcast = broadcast
 
     def leave_group(self) -> None:
@@ -124,7 +124,7 @@ class EngineDriver:
             batch = engine.in_flight
             assert batch is not None
             if self._broadcast is None or not self._broadcast(body, batch):
-                engine.ended(batch, delivered=False)
+                engine.batch_ended(batch, delivered=False)
         if engine.pipe_queue.is_draining and not self._expects_visitors():
             self.visitors_arrived.set()
         self._on_change()

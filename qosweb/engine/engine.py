@@ -59,7 +59,7 @@ class EngineListener(Protocol):
     def viewed(self, position: int, view: View) -> None: ...
     def reported(self, effect: Reported) -> None: ...
     def upstreams_reported(self, effect: UpstreamsReported) -> None: ...
-    def refused(self, effect: EntryRejected) -> None: ...
+    def entry_rejected(self, effect: EntryRejected) -> None: ...
 
 
 class Engine:
@@ -95,7 +95,7 @@ class Engine:
         self._sent_at_ms = 0
         self._refused_ms = -QUIET_MS  # when the group last refused a batch
         self._solo_position = 0
-        self.alone()
+        self.leave_primary_view()
 
     @property
     def now_ms(self) -> int:
@@ -130,10 +130,10 @@ class Engine:
         """Set the node's identity in the group, before any request."""
         self.me = self.replicated.me = self.pipe_queue.me = me
         self.solo = None
-        self.alone()
+        self.leave_primary_view()
 
-    def alone(self) -> None:
-        """Leave the primary view: the private state machine decides for this node."""
+    def leave_primary_view(self) -> None:
+        """From now on the private state machine decides for this node."""
         if self.solo is not None:
             return
         self.in_flight = None  # its outcome no longer matters
@@ -151,8 +151,8 @@ class Engine:
         for queue in self.queues:
             queue.cut_off()
 
-    def together(self) -> None:
-        """Enter the primary view: the replicated state machine decides."""
+    def enter_primary_view(self) -> None:
+        """From now on the replicated state machine decides."""
         solo, self.solo = self.solo, None
         if self.replicated.policy is not self._policy:
             self._policy_changed(-1, self.replicated.policy)
@@ -282,7 +282,7 @@ class Engine:
             self._limits[decision[0]] = decision
 
     def flush(self, now_ms: int) -> bytes | None:
-        """Return the batch to broadcast now, if any; the caller reports its end by `ended`. Alone, apply it at once."""
+        """The batch to broadcast now, if any; `batch_ended` follows. Outside a primary view, apply it at once."""
         self.now_ms = now_ms
         if not self._may_send:
             return None
@@ -320,7 +320,7 @@ class Engine:
         self._on_batch_applied(batch)
         self._applied(solo)
 
-    def ended(self, batch: NodeBatch, delivered: bool) -> None:
+    def batch_ended(self, batch: NodeBatch, delivered: bool) -> None:
         """A batch was applied here, or will never be applied anywhere.
 
         One that is no longer in flight is older than a restatement.
@@ -429,7 +429,7 @@ class Engine:
             case UpstreamsReported():
                 self.listener.upstreams_reported(effect)
             case EntryRejected():
-                self.listener.refused(effect)
+                self.listener.entry_rejected(effect)
             case _ if self.solo is None:
                 self._handle(effect)
 
@@ -447,7 +447,7 @@ class Engine:
             case UpstreamsReported():
                 self.listener.upstreams_reported(effect)
             case EntryRejected():
-                self.listener.refused(effect)
+                self.listener.entry_rejected(effect)
             case Viewed():
                 pass
             case Sampled(server, rows):

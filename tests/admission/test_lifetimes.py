@@ -32,7 +32,7 @@ pytestmark = pytest.mark.timing
 STOPPED_S = 2.0
 SUSPECTED_S = 1.0  # a stopped peer holds up the group for so long: twice the lifetime
 OPTIONS = (
-    "sys.modules['functools'].partial(m.Options, settings=m.msgspec.structs.replace("
+    "sys.modules['functools'].partial(m.Options, settings=sys.modules['msgspec'].structs.replace("
     f"sys.modules['cluster.runtime.api.options'].RUNTIME_SETTINGS, suspect_min={SUSPECTED_S}))"
 )
 PATIENT = version(("qosweb.server.cluster.membership", "Options", OPTIONS))

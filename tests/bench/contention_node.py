@@ -210,7 +210,7 @@ class Node:
     def reported(self, effect: Reported) -> None: ...
     def upstreams_reported(self, effect: UpstreamsReported) -> None: ...
 
-    def refused(self, effect: EntryRejected) -> None:
+    def entry_rejected(self, effect: EntryRejected) -> None:
         raise AssertionError(effect)
 
 

@@ -53,7 +53,7 @@ def test_waiting_requests_survive_the_loss_of_the_primary_view() -> None:
     first, second = bench.ask(), bench.ask()
     bench.turn()
     bench.land()
-    bench.engine.alone()
+    bench.engine.leave_primary_view()
     bench.turn()
     assert bench.engine.machine.classes[0].waiting == 1
     assert first.request is not None
@@ -69,7 +69,7 @@ def test_cluster_grant_is_ignored_while_alone() -> None:
     second = bench.ask()
     bench.turn()
     bench.land()
-    bench.engine.alone()
+    bench.engine.leave_primary_view()
     bench.turn()
     bench.of_b(finished=[(1, 0)])  # there is room at b: it is granted there
     assert (A, second.request.number) in bench.engine.replicated.pipes[B].channels  # type: ignore[union-attr]
@@ -86,8 +86,8 @@ def test_grant_from_before_a_restatement_is_void() -> None:
     first, second = bench.ask(0, 10 * PAGE), bench.ask(0, 10 * PAGE)
     bench.turn()
     bench.land()
-    bench.engine.alone()
-    bench.engine.together()
+    bench.engine.leave_primary_view()
+    bench.engine.enter_primary_view()
     bench.turn()  # what we have is on its way
     bench.of_b(finished=[(1, 0)])  # before it arrives the second is granted a channel at b
     assert second.decisions == []
@@ -107,7 +107,7 @@ def test_grant_from_before_a_restatement_is_void() -> None:
 
 def test_requests_served_alone_are_counted_on_return() -> None:
     bench = together(channels=3)
-    bench.engine.alone()
+    bench.engine.leave_primary_view()
     bench.turn()
     fates = [bench.ask(), bench.ask()]
     bench.later(QUIET_MS)
@@ -146,7 +146,7 @@ def test_refused_batch_is_resent_without_loss() -> None:
 def test_pending_policy_is_dropped_with_the_primary_view() -> None:
     bench = together()
     bench.engine.change_policy(OTHER)
-    bench.engine.alone()
+    bench.engine.leave_primary_view()
     bench.turn()
     assert bench.engine.machine.policy.names == COMPILED[0].names
     bench.join(A, B)
@@ -157,7 +157,7 @@ def test_pending_policy_is_dropped_with_the_primary_view() -> None:
 def test_cluster_policy_reaches_a_node_that_is_alone() -> None:
     bench = together()
     waits = bench.ask(bench.engine.machine.names_now().index("/b"))
-    bench.engine.alone()
+    bench.engine.leave_primary_view()
     bench.turn()
     bench.of_b(policy=PolicyText(OTHER.text, OTHER.packed))
     assert bench.engine.machine.policy.names == OTHER.names
@@ -173,7 +173,7 @@ def test_policy_change_starts_requests_at_once_while_alone() -> None:
     bench.engine.change_policy(policy)
     bench.turn()
     bench.land()
-    bench.engine.alone()
+    bench.engine.leave_primary_view()
     bench.turn()
     fates = [bench.ask(0, 100) for _ in range(2)]
     bench.turn()
@@ -289,7 +289,7 @@ def test_minority_denies_waiting_requests_of_unserved_classes() -> None:
     bench.turn()
     bench.land()
     assert not denied.decisions
-    bench.engine.alone()
+    bench.engine.leave_primary_view()
     bench.turn()
     assert isinstance(denied.decisions[0], Deny)
     assert denied.decisions[0].reason == "minority"

@@ -55,12 +55,12 @@ def test_a_batch_that_arrives_after_the_primary_view_was_left_is_not_counted_twi
     late = bench.flights[:]
     assert late
     bench.flights.clear()
-    bench.engine.alone()
+    bench.engine.leave_primary_view()
     bench.turn()
     assert bench.queue.in_service() == {"app": len(first)}
     for body, batch in late:
         bench.apply(A, body)
-        bench.engine.ended(batch, delivered=True)
+        bench.engine.batch_ended(batch, delivered=True)
     assert bench.queue.in_service() == {"app": len(first)}
     bench.join(A, B)
     bench.land()
@@ -78,12 +78,12 @@ def test_a_node_counts_what_runs_before_its_restatement_is_applied() -> None:
     bench.land()
     running = bench.uses()
     assert running > SLOTS // 2
-    bench.engine.alone()  # its part is three slots, and it uses more
+    bench.engine.leave_primary_view()  # its part is three slots, and it uses more
     assert bench.start(1) == []
     bench.turn()
     bench.engine.view_changed(100, make_view(100, {B: 100}))
     bench.engine.view_changed(101, make_view(101, {A: 101, B: 101}))
-    bench.engine.together()  # the other replicas have forgotten them
+    bench.engine.enter_primary_view()  # the other replicas have forgotten them
     assert bench.queue.in_service() == {"app": running}
     assert len(bench.start(SLOTS)) <= 1
 
@@ -108,7 +108,7 @@ def test_a_grant_for_a_cancelled_request_is_not_in_service() -> None:
     body, batch = bench.flights.pop(0)
     bench.of_b(pools=[PoolBatch(("app",), finished=[(0, 1000)])])
     bench.apply(A, body)
-    bench.engine.ended(batch, delivered=True)
+    bench.engine.batch_ended(batch, delivered=True)
     assert bench.uses() == SLOTS  # granted to a request that is over
     assert bench.queue.in_service() == {"app": 0}
     bench.turn()
@@ -121,7 +121,7 @@ def test_a_grant_for_a_cancelled_request_is_not_in_service() -> None:
 def test_a_queue_whose_pool_is_not_known_follows_a_policy_that_comes_outside_the_primary_view() -> None:
     bench = SlotBench()
     queue = bench.engine.slot_queue((("unknown", True),))
-    bench.engine.alone()
+    bench.engine.leave_primary_view()
     bench.turn()
     bench.of_b(policy=PolicyText(MANY.text, MANY.packed))
     for number in range(len(MANY.names)):
@@ -200,13 +200,13 @@ def test_what_was_charged_for_a_request_stays_when_it_is_restated() -> None:
 
 def test_requests_of_a_node_that_returns_are_charged() -> None:
     bench = SlotBench()
-    bench.engine.alone()
+    bench.engine.leave_primary_view()
     bench.turn()
     assert len(bench.start(1)) == 1
     bench.turn()
     bench.engine.view_changed(100, make_view(100, {B: 100}))
     bench.engine.view_changed(101, make_view(101, {A: 101, B: 101}))
-    bench.engine.together()
+    bench.engine.enter_primary_view()
     bench.turn()
     bench.land()
     assert bench.uses() == 1
@@ -224,7 +224,7 @@ def test_a_newcomer_uses_one_slot_of_a_shared_server_until_it_is_in_the_primary_
 
 def test_nothing_starts_by_a_part_of_the_slots_that_is_no_longer_in_force() -> None:
     bench = SlotBench()
-    bench.engine.alone()
+    bench.engine.leave_primary_view()
     bench.turn()
     assert len(bench.start(2)) == 2
     bench.turn()
@@ -271,6 +271,6 @@ def test_a_node_alone_finds_the_limit_of_its_own_server_from_the_start_if_nobody
     bench.later(QUIET_MS)
     bench.land()
     assert bench.engine.replicated.servers.servers["own@a"].bound == 200
-    bench.engine.alone()
+    bench.engine.leave_primary_view()
     bench.turn()
     assert bench.engine.machine.servers.servers["own@a"].level == 0

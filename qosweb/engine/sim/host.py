@@ -202,9 +202,9 @@ class Host:
         self.read_clock()
         if isinstance(effect, DeliveredRun):
             for end in effect.ends():
-                self.engine.ended(self._batches.pop(end.ticket), end.delivered)
+                self.engine.batch_ended(self._batches.pop(end.ticket), end.delivered)
         elif isinstance(effect, Delivered):
-            self.engine.ended(self._batches.pop(effect.ticket), effect.delivered)
+            self.engine.batch_ended(self._batches.pop(effect.ticket), effect.delivered)
         elif isinstance(effect, PrimaryChanged):
             if self._lag:
                 self.world.events.after(self._lag, self._primary_later, effect.view)
@@ -220,10 +220,10 @@ class Host:
 
     def _primary(self, view: View | None) -> None:
         if view is None:
-            self.engine.alone()
+            self.engine.leave_primary_view()
             self.world.sometimes["decides alone"] += 1
             return
-        self.engine.together()
+        self.engine.enter_primary_view()
         if not self.engine.replicated.generation and view.members[0] == self.engine.me:
             self.engine.change_policy(self.policy)
 
@@ -241,5 +241,5 @@ class Host:
     def upstreams_reported(self, _effect: UpstreamsReported) -> None:
         self.world.sometimes["a vote on an upstream server"] += 1
 
-    def refused(self, effect: EntryRejected) -> None:
+    def entry_rejected(self, effect: EntryRejected) -> None:
         raise AssertionError(f"an entry of this version was rejected: {effect}")

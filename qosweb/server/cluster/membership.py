@@ -183,7 +183,7 @@ class ClusterMembership:
         engine, driver = self._driver.engine, self._driver
 
         def ended(end: Delivered) -> None:
-            engine.ended(batch, delivered=end.delivered)
+            engine.batch_ended(batch, delivered=end.delivered)
             driver.applied()
 
         try:
@@ -212,10 +212,10 @@ class ClusterMembership:
         if view is not None:
             if engine.me != self.replica.me:
                 engine.take_name(self.replica.me)
-            engine.together()
+            engine.enter_primary_view()
             self.follow_policy()
         else:
-            engine.alone()
+            engine.leave_primary_view()
         if view is not None or not was_alone:
             self._primary_changed(view)
         self._driver.applied()

@@ -325,7 +325,7 @@ class Node:
         position = None if self.membership is None else effect.position
         self.recorder.capacity_fixed(position, effect.node.name, effect.capacity_bps)
 
-    def refused(self, effect: EntryRejected) -> None:
+    def entry_rejected(self, effect: EntryRejected) -> None:
         """All nodes reject an entry of the order, or the policy in it."""
         what = "an entry" if effect.text is None else "a policy"
         log_message(f"all nodes reject {what} from {effect.origin.name}: {effect.because}")

@@ -126,7 +126,7 @@ def test_first_request_after_an_empty_queue_is_sent_at_once() -> None:
     bench.ask(OF_C)
     body, batch = bench.flights.pop()
     bench.apply(A, body)
-    bench.engine.ended(batch, delivered=True)
+    bench.engine.batch_ended(batch, delivered=True)
     assert bench.engine.replicated.classes[OF_C].waiting == 0
     assert bench.pipe_queue.has_untold(OF_C)
     assert bench.tells()
@@ -175,7 +175,7 @@ def test_reports_policies_and_restatements_are_sent_at_once() -> None:
 
 def test_node_alone_does_not_wait() -> None:
     bench = Supplied()
-    bench.engine.alone()
+    bench.engine.leave_primary_view()
     bench.turn()
     for _ in range(3):
         bench.end_one()
@@ -216,7 +216,7 @@ def test_under_contention_batches_are_few_and_the_pipe_stays_full() -> None:
             arrives_ms = None
             body, batch = bench.flights.pop()
             bench.apply(A, body)
-            bench.engine.ended(batch, delivered=True)
+            bench.engine.batch_ended(batch, delivered=True)
         bench.turn()
         if bench.flights and arrives_ms is None:
             arrives_ms = bench.now_ms + ROUND_MS

@@ -48,7 +48,7 @@ class Ear:
     def reported(self, effect: Reported) -> None: ...
     def upstreams_reported(self, effect: UpstreamsReported) -> None: ...
 
-    def refused(self, effect: EntryRejected) -> None:
+    def entry_rejected(self, effect: EntryRejected) -> None:
         self.refusals.append(effect)
 
 
@@ -86,7 +86,7 @@ class Bench:
         self.position += 1
         self.epoch += 1
         self.engine.view_changed(self.position, make_view(self.epoch, dict.fromkeys(members, self.epoch)))
-        self.engine.together()
+        self.engine.enter_primary_view()
         self.turn()
 
     def turn(self) -> None:
@@ -106,14 +106,14 @@ class Bench:
         while self.flights:
             body, batch = self.flights.pop(0)
             self.apply(A, body)
-            self.engine.ended(batch, delivered=True)
+            self.engine.batch_ended(batch, delivered=True)
             self.turn()
 
     def lose(self) -> None:
         """Everything on its way is refused."""
         flights, self.flights = self.flights, []
         for _, batch in flights:
-            self.engine.ended(batch, delivered=False)
+            self.engine.batch_ended(batch, delivered=False)
 
     def later(self, ms: int) -> None:
         self.now_ms += ms
@@ -229,7 +229,7 @@ class Life(RuleBasedStateMachine):
 
     @rule()
     def alone(self) -> None:
-        self.bench.engine.alone()
+        self.bench.engine.leave_primary_view()
         self.bench.turn()
 
     @precondition(lambda self: self.bench.engine.solo is not None)
