@@ -24,8 +24,8 @@ class DetectorListener(Protocol):
     def hears_changed(self) -> None: ...
 
 
-class Pulse:
-    """Statistics of the signs of life of one peer."""
+class HeartbeatStats:
+    """Pauses between the heartbeats of one peer, and the timeout that follows from them."""
 
     __slots__ = ("deviation", "heard_at", "mean", "silent", "timeout", "worst")
 
@@ -38,7 +38,7 @@ class Pulse:
         self.timeout = 0.0
         self._set_timeout(settings)
 
-    def pause(self, pause: float, settings: Settings) -> None:
+    def add(self, pause: float, settings: Settings) -> None:
         error = pause - self.mean
         self.mean += error / 8
         self.deviation += (abs(error) - self.deviation) / 4
@@ -51,7 +51,7 @@ class Pulse:
 
 
 class Detector:
-    __slots__ = ("_beat_at_least", "_pulses", "_shunned", "_ticked_at", "above", "context", "hears", "settings")
+    __slots__ = ("_beat_at_least", "_shunned", "_stats", "_ticked_at", "above", "context", "hears", "settings")
 
     above: DetectorListener
 
@@ -60,34 +60,34 @@ class Detector:
         self.settings = settings
         self._beat_at_least = settings.heartbeat / 2  # a frame that comes sooner is not a heartbeat
         self.hears: tuple[ProcessId, ...] = (context.me,)  # sorted
-        self._pulses: dict[ProcessId, Pulse] = {}  # connected peers that have sent something
+        self._stats: dict[ProcessId, HeartbeatStats] = {}  # connected peers that have sent something
         self._shunned: dict[ProcessId, float] = {}  # until when
         self._ticked_at = -inf
 
     def connected(self, peer: ProcessId) -> None:
         """Starts new statistics: the pauses learned on the previous connection no longer apply."""
-        before = self._pulses.get(peer)
+        before = self._stats.get(peer)
         if before is not None:
-            pulse = self._pulses[peer] = Pulse(self.context.now, self.settings)
-            pulse.silent = before.silent  # until the peer is heard again
+            stats = self._stats[peer] = HeartbeatStats(self.context.now, self.settings)
+            stats.silent = before.silent  # until the peer is heard again
 
     def heard(self, peer: ProcessId) -> None:
         now = self.context.now
-        pulse = self._pulses.get(peer)
-        if pulse is None:
-            self._pulses[peer] = Pulse(now, self.settings)
+        stats = self._stats.get(peer)
+        if stats is None:
+            self._stats[peer] = HeartbeatStats(now, self.settings)
             self._changed()
             return
-        pause = now - pulse.heard_at
-        pulse.heard_at = now
+        pause = now - stats.heard_at
+        stats.heard_at = now
         if pause > self._beat_at_least:  # frames between heartbeats would hide how regular they are
-            pulse.pause(min(pause, self.settings.suspect_max), self.settings)
-        if pulse.silent:  # a false suspicion: the pause counts, so that the next one like it is tolerated
-            pulse.silent = False
+            stats.add(min(pause, self.settings.suspect_max), self.settings)
+        if stats.silent:  # a false suspicion: the pause counts, so that the next one like it is tolerated
+            stats.silent = False
             self._changed()
 
     def disconnected(self, peer: ProcessId) -> None:
-        if self._pulses.pop(peer, None) is not None:
+        if self._stats.pop(peer, None) is not None:
             self._changed()
 
     def shun(self, peer: ProcessId, until: float) -> None:
@@ -105,11 +105,11 @@ class Detector:
         self._ticked_at = now
         changed = False
         if slept:
-            for pulse in self._pulses.values():
-                pulse.heard_at = now
-        for pulse in self._pulses.values():
-            if not pulse.silent and now >= pulse.heard_at + pulse.timeout:
-                pulse.silent = changed = True
+            for stats in self._stats.values():
+                stats.heard_at = now
+        for stats in self._stats.values():
+            if not stats.silent and now >= stats.heard_at + stats.timeout:
+                stats.silent = changed = True
         for peer in [peer for peer, until in self._shunned.items() if now >= until]:
             del self._shunned[peer]
             changed = True
@@ -117,12 +117,12 @@ class Detector:
             self._changed()
 
     def _changed(self) -> None:
-        heard = (peer for peer, pulse in self._pulses.items() if not pulse.silent and peer not in self._shunned)
+        heard = (peer for peer, stats in self._stats.items() if not stats.silent and peer not in self._shunned)
         hears = tuple(sorted([self.context.me, *heard]))
         if hears != self.hears:
             self.hears = hears
             self.above.hears_changed()
 
     def next_deadline(self) -> float:
-        silent = min((p.heard_at + p.timeout for p in self._pulses.values() if not p.silent), default=inf)
+        silent = min((p.heard_at + p.timeout for p in self._stats.values() if not p.silent), default=inf)
         return min(silent, min(self._shunned.values(), default=inf))

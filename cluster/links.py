@@ -33,13 +33,13 @@ FED_FIRST = 2  # pieces of a feed sent at once: the peer may reply that it has t
 FED_MAX = 32  # pieces of a feed in flight at a time
 
 
-class Suspicion(Protocol):
+class PeerShunning(Protocol):
     """The part of the failure detector that the links use."""
 
     def shun(self, peer: ProcessId, until: float) -> None: ...
 
 
-class Lives(Protocol):
+class RestartListener(Protocol):
     """The part of the membership that the links notify."""
 
     def restarted(self, peer: ProcessId) -> None: ...
@@ -90,8 +90,8 @@ class Links:
     __slots__ = ("_ack_at", "_links", "above", "boot", "connected_peers", "context", "detector", "live_set",
                  "membership", "reliable_set", "resent", "settings")  # fmt: skip
 
-    detector: Suspicion
-    membership: Lives
+    detector: PeerShunning
+    membership: RestartListener
 
     def __init__(self, context: Context, settings: Settings, boot: int) -> None:
         self.context = context

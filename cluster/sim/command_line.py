@@ -11,15 +11,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from cluster.sim import stories
-from cluster.sim.bulk.mutants import BULK_MUTANTS
-from cluster.sim.bulk.scenarios import run_bulk_seed, run_bulk_task
-from cluster.sim.data.mutants import DATA_MUTANTS
+from cluster.sim.bulk.mutant_catalogue import BULK_MUTANTS
+from cluster.sim.bulk.run import run_bulk_seed, run_bulk_task
+from cluster.sim.data.mutant_catalogue import DATA_MUTANTS
 from cluster.sim.data.plan import make_data_plan
 from cluster.sim.data.run import play_data, run_data_task
 from cluster.sim.diagram.drawing import draw
 from cluster.sim.diagram.recorder import SpaceTimeRecorder
 from cluster.sim.explore import SeedTask, explore
-from cluster.sim.interim_mutants import INTERIM_MUTANTS
+from cluster.sim.interim_mutant_catalogue import INTERIM_MUTANTS
 from cluster.sim.mutant_catalogue import MUTANTS
 from cluster.sim.mutant_hunt import hunt, row
 from cluster.sim.narrate import Detail, Narrator
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 SEEDS_DEFAULT = 200
 MUTANT_SEEDS = 300
 LEVELS = ("summary", "views", "messages")
-DETAILS = {"views": Detail.VIEWS, "messages": Detail.STORY}
+DETAILS = {"views": Detail.VIEWS, "messages": Detail.LAYERS}
 
 
 class RunKind(NamedTuple):

@@ -51,21 +51,21 @@ MUTANTS: tuple[Mutant, ...] = (
     # ---- failure detector
     Mutant(
         "a connection counts as a heartbeat", "cluster.detector",
-        "heard = (peer for peer, pulse in self._pulses.items() if not pulse.silent and peer not in self._shunned)",
-        "heard = (peer for peer, pulse in self._pulses.items() if peer not in self._shunned)",
+        "heard = (peer for peer, stats in self._stats.items() if not stats.silent and peer not in self._shunned)",
+        "heard = (peer for peer, stats in self._stats.items() if peer not in self._shunned)",
         "a silent peer is suspected only when its connection closes",
         shown_by=9,
     ),
     Mutant(
         "a closed connection is ignored", "cluster.detector",
-        "        if self._pulses.pop(peer, None) is not None:\n            self._changed()\n\n    def shun",
-        "        self._pulses.pop(peer, None)\n\n    def shun",
+        "        if self._stats.pop(peer, None) is not None:\n            self._changed()\n\n    def shun",
+        "        self._stats.pop(peer, None)\n\n    def shun",
         "a closed connection is detected only with the next change",
     ),
     Mutant(
         "a returning peer is ignored", "cluster.detector",
-        "            pulse.silent = False\n            self._changed()",
-        "            pulse.silent = False",
+        "            stats.silent = False\n            self._changed()",
+        "            stats.silent = False",
         "a peer that was silent and sends again counts as gone until another peer changes",
     ),
     # ---- membership

@@ -68,14 +68,14 @@ class Detail(Enum):
 
     VIEWS = "views, crashes and faults, without messages"
     CONVERSATION = "what is sent, and what comes of it"
-    STORY = "also what each layer sees"
+    LAYERS = "also what each layer sees"
     EVERYTHING = "nothing left out"
 
 
 class Narrator:
     """Writes a line for each relevant event. The same frame to several peers is one line."""
 
-    def __init__(self, write: Callable[[str], None], detail: Detail = Detail.STORY) -> None:
+    def __init__(self, write: Callable[[str], None], detail: Detail = Detail.LAYERS) -> None:
         self.muted = False
         self._write = write
         self._everything = detail is Detail.EVERYTHING
@@ -84,7 +84,7 @@ class Narrator:
         self._left_out: tuple[type[Action], ...] = {
             Detail.VIEWS: OTHERS,
             Detail.CONVERSATION: INSIDE,
-            Detail.STORY: SHOWN_ELSEWHERE,
+            Detail.LAYERS: SHOWN_ELSEWHERE,
             Detail.EVERYTHING: (),
         }[detail]
         self._proposals: dict[ProcessId, object] = {}

@@ -19,7 +19,7 @@ API = TOP / "docs" / "reference" / "cluster.md"
 
 def test_the_broadcast_in_the_docs_matches_the_narrated_story() -> None:
     lines: list[str] = []
-    stories.narrate_story("broadcast", Process, lines.append, Detail.STORY)
+    stories.narrate_story("broadcast", Process, lines.append, Detail.LAYERS)
     assert "\n".join(lines) in STACK.read_text("utf-8")
 
 

@@ -27,7 +27,7 @@ SOON = 0.003  # seconds from a redirect to the arrival of a client that follows 
 MOVES_MAX = 4_000  # retries before clients give up a paused node
 
 
-class UnexpectedOutcome(Exception):
+class EngineViolation(Exception):
     """A judge found a violation. `kind` is the name of the judge."""
 
     def __init__(self, kind: str, text: str) -> None:
@@ -155,7 +155,7 @@ class Clients:
             return
         waited_ms = host.now_ms - asked_ms
         if waited_ms > client.life_ms + 1000 * PATIENCE:
-            raise UnexpectedOutcome(
+            raise EngineViolation(
                 "lifetime", f"{client} has waited {waited_ms} ms of {client.life_ms} by its node's own clock"
             )
         self.world.events.after(PATIENCE, self._look, client, host, asked_ms)
@@ -163,14 +163,12 @@ class Clients:
     def _decided(self, client: SimClient, host: Host, asked_ms: int, decision: Decision) -> None:
         client.decisions += 1
         if client.decisions > 1 or client.is_over:
-            raise UnexpectedOutcome(
+            raise EngineViolation(
                 "one decision", f"{client} got {decision} after it was already {client.fate or 'decided'}"
             )
         waited_ms = host.now_ms - asked_ms
         if client.life_ms is not None and not isinstance(decision, Deny) and waited_ms > client.life_ms:
-            raise UnexpectedOutcome(
-                "lifetime", f"{client} waited {waited_ms} ms of {client.life_ms} and got {decision}"
-            )
+            raise EngineViolation("lifetime", f"{client} waited {waited_ms} ms of {client.life_ms} and got {decision}")
         match decision:
             case Start():
                 self.world.sometimes["starts after waiting"] += 1
@@ -188,7 +186,7 @@ class Clients:
     def _start(self, client: SimClient, host: Host, rate_bps: int) -> None:
         client.started += 1
         if client.started > 1:
-            raise UnexpectedOutcome("one start", f"{client} started again, at {host.node.pid}")
+            raise EngineViolation("one start", f"{client} started again, at {host.node.pid}")
         client.at = host
         client.started_at = self.world.events.now
         tally = self.tally(host)
@@ -284,7 +282,7 @@ class Clients:
             match decision:
                 case Start():
                     if client.left_ms is not None and host.now_ms - came_ms > client.left_ms:
-                        raise UnexpectedOutcome(
+                        raise EngineViolation(
                             "lifetime", f"{client} waited too long at {name}, with {client.left_ms} ms left"
                         )
                     self._start(client, host, decision.rate_bps)
@@ -292,7 +290,7 @@ class Clients:
                     self.world.sometimes["sent elsewhere, and waits there for too long"] += 1
                     self._end(client, "expired")
                 case _:
-                    raise UnexpectedOutcome("one decision", f"{client} came to {name} and got {decision}")
+                    raise EngineViolation("one decision", f"{client} came to {name} and got {decision}")
 
         client.request = host.engine.pipe_queue.visit(*client.ticket, number, arrival.cost, decided, client.left_ms)
         if client.request is None:  # a real node would queue it again; this client leaves

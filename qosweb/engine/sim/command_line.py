@@ -89,7 +89,7 @@ def line(outcome: RunResult) -> str:
 def _one(options: argparse.Namespace, make: Make, write: Callable[[str], None]) -> int:
     plan = make(options.seed)
     write(str(plan))
-    narrator = Narrator(write, Detail.STORY) if options.narrate else None
+    narrator = Narrator(write, Detail.LAYERS) if options.narrate else None
     outcome = play(plan, narrator)
     if narrator is not None:
         narrator.flush()

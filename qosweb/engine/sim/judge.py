@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, cast
 
 from cluster.sim.run import RunJudge
 from qosweb.engine.replicated.invariants import violated_invariants
-from qosweb.engine.sim.clients import Clients, NodeTally, UnexpectedOutcome
+from qosweb.engine.sim.clients import Clients, EngineViolation, NodeTally
 from qosweb.engine.sim.slot_judge import slots_left
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ COMPARE_EVERY = 5  # positions: a snapshot costs more than an entry
 
 
 class EngineJudge(RunJudge):
-    """Raises UnexpectedOutcome at the first violation; `looked` counts the checks."""
+    """Raises EngineViolation at the first violation; `looked` counts the checks."""
 
     def __init__(self) -> None:
         self.slots: SlotJudge | None = None
@@ -64,14 +64,14 @@ class EngineJudge(RunJudge):
     def _check(self, machine: QosStateMachine, host: Host) -> None:
         found = violated_invariants(machine)
         if found:
-            raise UnexpectedOutcome("invariants", f"at {host.node.pid}: {found[0]}")
+            raise EngineViolation("invariants", f"at {host.node.pid}: {found[0]}")
 
     def _compare(self, host: Host, position: int, state: str) -> None:
         before, who = self._states.setdefault(position, (state, host.node.pid))
         if who != host.node.pid:
             self.looked["equal states"] += 1
         if before != state:
-            raise UnexpectedOutcome("equal states", f"{host.node.pid} and {who} differ after position {position}")
+            raise EngineViolation("equal states", f"{host.node.pid} and {who} differ after position {position}")
 
     # ---- at the end
 
@@ -98,7 +98,7 @@ class EngineJudge(RunJudge):
         for host in hosts[1:]:
             self.looked["equal states"] += 1
             if host.engine.snapshot() != first:
-                raise UnexpectedOutcome("equal states", f"{host.node.pid} and {hosts[0].node.pid} differ at the end")
+                raise EngineViolation("equal states", f"{host.node.pid} and {hosts[0].node.pid} differ at the end")
 
     def votes(self, hosts: list[Host]) -> None:
         """The replicated state has the last vote of every node."""
@@ -106,7 +106,7 @@ class EngineJudge(RunJudge):
         for host in hosts:
             self.looked["votes"] += 1
             if list(pipes[host.node.pid].upstreams) != host.engine.upstreams:
-                raise UnexpectedOutcome("votes", f"the last vote of {host.node.pid} on an upstream server is missing")
+                raise EngineViolation("votes", f"the last vote of {host.node.pid} on an upstream server is missing")
 
     def totals(self, hosts: list[Host], clients: Clients) -> None:
         """A node that survived has reported all its counts, a crashed node some of them."""
@@ -118,7 +118,7 @@ class EngineJudge(RunJudge):
             found = sum(getattr(one, what) for one in told)
             least, most = _sum(alive, what), _sum(every, "started_cost_most" if what == "started_cost" else what)
             if not least <= found <= most or (len(alive) == len(every) and found != least):
-                raise UnexpectedOutcome(
+                raise EngineViolation(
                     "totals", f"{found} {what} are counted, but the true count is between {least} and {most}"
                 )
 
@@ -126,7 +126,7 @@ class EngineJudge(RunJudge):
         return self.looked | ({} if self.slots is None else self.slots.looked)
 
     def verdict(self, _error: Exception) -> str | None:
-        return _error.kind if isinstance(_error, UnexpectedOutcome) else None
+        return _error.kind if isinstance(_error, EngineViolation) else None
 
 
 def _left(host: Host) -> list[str]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, cast
 
 from qosweb.engine.replicated.upstreams import UpstreamReport, Vote
-from qosweb.engine.sim.clients import MOVES_MAX, Clients, SimClient, UnexpectedOutcome
+from qosweb.engine.sim.clients import MOVES_MAX, Clients, EngineViolation, SimClient
 
 if TYPE_CHECKING:
     from cluster.sim.world import World
@@ -65,7 +65,7 @@ class SlotClients(Clients):
     def _start(self, client: SimClient, host: Host, rate_bps: int) -> None:  # noqa: ARG002
         client.started += 1
         if client.started > 1:
-            raise UnexpectedOutcome("one start", f"{client} started again, at {host.node.pid}")
+            raise EngineViolation("one start", f"{client} started again, at {host.node.pid}")
         assert client.request is not None
         client.at = host
         client.started_at = self.world.events.now

@@ -17,7 +17,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, cast
 
 from qosweb.engine.replicated.servers import RESERVED_MS, is_out, reports_by_id
-from qosweb.engine.sim.clients import SimClient, UnexpectedOutcome
+from qosweb.engine.sim.clients import EngineViolation, SimClient
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -31,7 +31,7 @@ ROUND_S = 1.0  # a lower limit is known to all members that hear of each other
 
 
 class SlotJudge:
-    """Raises UnexpectedOutcome at the first violation; `looked` counts the checks."""
+    """Raises EngineViolation at the first violation; `looked` counts the checks."""
 
     def __init__(self, world: World) -> None:
         self.world = world
@@ -89,7 +89,7 @@ class SlotJudge:
         outs = [one for one in pool if one in reports and is_out(reports[one])]
         self.looked["servers that are out"] += bool(outs)
         if name in outs and any(one not in outs for one in pool if one in reports):
-            raise UnexpectedOutcome("server is out", f"{client} started at {name}, though {pool} has others")
+            raise EngineViolation("server is out", f"{client} started at {name}, though {pool} has others")
 
     def _judge_limit(self, name: str, host: Host, *, is_granted: bool) -> None:
         engine, count = host.engine, self._count(name)
@@ -106,7 +106,7 @@ class SlotJudge:
         size = len(engine.replicated.pipes)
         most = slots + size * max(1, slots // size)
         if started > most:
-            raise UnexpectedOutcome(
+            raise EngineViolation(
                 "limit", f"{started} requests are at {name}, which has {slots} slots for {size} nodes"
             )
         if is_granted:
@@ -122,7 +122,7 @@ class SlotJudge:
         }
         self.looked["slots of both sides"] += bool(parts)
         if len(server.uses) > max(server.bound - sum(parts.values()), 0):
-            raise UnexpectedOutcome(
+            raise EngineViolation(
                 "both sides",
                 f"{len(server.uses)} slots of {name} are in use at a grant for {host.node.pid}, of {server.bound} "
                 f"without the parts {parts} of members that left",
@@ -135,11 +135,9 @@ class SlotJudge:
         bound = solo.servers.servers[name].bound
         part = _part(host, name) if "@" not in name else bound
         if bound > part:
-            raise UnexpectedOutcome(
-                "part", f"{host.node.pid} has {bound} slots of {name} alone, but its part is {part}"
-            )
+            raise EngineViolation("part", f"{host.node.pid} has {bound} slots of {name} alone, but its part is {part}")
         if started > bound:
-            raise UnexpectedOutcome("part", f"{host.node.pid} has {started} requests at {name} alone, of {bound} slots")
+            raise EngineViolation("part", f"{host.node.pid} has {started} requests at {name} alone, of {bound} slots")
 
     def _hosts(self) -> list[Host]:
         return [cast("Host", node.process) for node in self.world.running()]
@@ -205,7 +203,7 @@ class SlotJudge:
                 real = sum(one is host for one in self._in_service.get(name, {}).values())
                 self.looked["slots in service"] += 1
                 if believed[name] != real:
-                    raise UnexpectedOutcome(
+                    raise EngineViolation(
                         "slots in service",
                         f"{host.node.pid} counts {believed[name]} requests at {name}, but sent {real}",
                     )

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cluster.sim.bulk.mutants import BULK_MUTANTS
-from cluster.sim.bulk.scenarios import play, run_bulk_seed
+from cluster.sim.bulk.mutant_catalogue import BULK_MUTANTS
+from cluster.sim.bulk.run import play, run_bulk_seed
 from cluster.sim.bulk.world import RATE_MIN, BulkWorld
 from tests.support.mutants import assert_a_seed_catches
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cluster.sim.data.mutants import DATA_MUTANTS
+from cluster.sim.data.mutant_catalogue import DATA_MUTANTS
 from cluster.sim.data.plan import make_data_plan
 from cluster.sim.data.run import run_data_task
 from cluster.sim.explore import SeedTask

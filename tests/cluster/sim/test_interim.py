@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, cast
 import pytest
 
 from cluster.sim.explore import SeedTask
-from cluster.sim.interim_mutants import INTERIM_MUTANTS
+from cluster.sim.interim_mutant_catalogue import INTERIM_MUTANTS
 from cluster.sim.plan import make_plan
 from cluster.sim.real_stack import factory_of, run_task
 from cluster.sim.stories import narrate_story
