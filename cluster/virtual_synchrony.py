@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class VirtualSynchrony(FifoMulticast):
-    """Adds the agreement on what is delivered before a view change (VS_RFIFO+TS_p)."""
+    """Adds the agreement on the messages that are delivered before a view change (VS_RFIFO+TS_p)."""
 
     __slots__ = ("forwarded_set", "limits", "start_change_now", "sync_before", "sync_msg", "sync_set")
 

@@ -48,7 +48,7 @@ PROGRESS_BEATS = 10  # heartbeats between two reports of progress, at most
 REPORT_PACKETS = 512  # packets between two reports, at most
 FIRST_PACKETS = 4  # packets before the first report, which tells the producer how much room there is
 SAME_NAKS = 4  # NAKs without an answer after which others are asked too
-UNANSWERED_MAX = 16  # NAKs without an answer after which nobody has the packets; four more for each member
+UNANSWERED_MAX = 16  # unanswered NAKs after which the packets count as lost everywhere; four more for each member
 OPEN_END = 256  # packets beyond the known ones that are asked for when the end of a message is not known
 
 
@@ -171,7 +171,7 @@ class Consumer:
                 message.rounds.expire(message.nak_at)
 
     def on_status(self) -> None:
-        """Statuses of messages have become known: delivers and skips what is decided."""
+        """Statuses of messages have become known: delivers accepted messages and skips rejected ones."""
         if self.is_member:
             self._advance()
         if self.is_member:
@@ -346,7 +346,7 @@ class Consumer:
                 self._drop(number)
 
     def _nak(self, number: int, message: Incoming) -> bool:
-        """Asks for missing packets of a message. False: nobody has them, and this process joins again."""
+        """Asks for missing packets of a message. False: no member has them, and this process joins again."""
         context = self._context
         again_s = message.meter.wait_s(message.heartbeat_s, message.unanswered) + self._patience(message)
         asked_to = message.rounds.asked_to
@@ -375,7 +375,7 @@ class Consumer:
         return True
 
     def _peer_to_ask(self, number: int, message: Incoming) -> ProcessId | None:
-        """Who answered last, and after some NAKs without an answer all in turn. None: nobody has the packets."""
+        """The member that answered last; after some unanswered NAKs all members in turn. None: no member has them."""
         context = self._context
         if context.statuses.status(number) is not Status.ACCEPTED:
             return message.producer  # undecided: only the producer has to have it

@@ -36,7 +36,7 @@ NO_REQUEST = (0, 0)
 
 
 class Coordinator:
-    """Its state is volatile: what a successor must know is in the replicated master."""
+    """Its state is volatile: a successor finds all that it needs in the replicated master."""
 
     __slots__ = ("_absent", "_beat_at", "_busy_until", "_completed", "_context", "_heard", "_proposed", "_requests",
                  "_ticked_at")  # fmt: skip
@@ -102,7 +102,7 @@ class Coordinator:
             self._settle()
 
     def applied(self, entry: Entry) -> None:
-        """The replica applied an entry: announces what it decided."""
+        """The replica applied an entry: announces the decisions in it."""
         self._proposed.pop(entry, None)
         context, master = self._context, self._context.master
         match entry:
@@ -152,7 +152,7 @@ class Coordinator:
         master = self._context.master
         for number, _ in master.pending():
             holders = self._completed.get(number, set())
-            if not master.voters(number):  # nobody receives it any more
+            if not master.voters(number):  # no member receives it any more
                 self._propose(Reject(number))
             elif master.can_accept(number, holders) and not self._is_accepting(number):
                 self._propose(Accept(number, tuple(sorted(holders)), master.views))

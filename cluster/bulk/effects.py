@@ -22,7 +22,7 @@ ROOM_MAX = 6144
 
 
 class Outcome(Enum):
-    """What became of a message that this process sent."""
+    """The outcome of a message that this process sent."""
 
     ACCEPTED = "accepted"
     REJECTED = "rejected"
@@ -62,7 +62,7 @@ class Discard(msgspec.Struct, frozen=True):
 
 
 class MessageResolved(msgspec.Struct, frozen=True):
-    """For the application: what became of its message `request`, which got this number."""
+    """For the application: the outcome of its message `request`, which got this number."""
 
     request: int
     number: int

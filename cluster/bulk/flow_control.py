@@ -90,7 +90,7 @@ class FlowControl:
         self._asked_heartbeat_ms = max(self._asked_heartbeat_ms, wish.heartbeat_ms)
 
     def on_heartbeat(self) -> None:
-        """A heartbeat ended: adapts the parameters to what happened in it."""
+        """A heartbeat ended: adapts the parameters to the wishes of consumers and the use of the window."""
         self._since_cut += 1
         floor = min(self.window, self.window_min)
         if self._asked_window < self.window:
@@ -156,7 +156,7 @@ class ReceptionMeter:
             self._probe = (packet, now, again_at)
 
     def on_silence(self, now: float, again_at: float) -> None:
-        """Nothing arrived since the last NAK. It was lost, or who got it is gone: the time of the next one counts."""
+        """Nothing arrived since the last NAK. It was lost, or its receiver left: the next one counts."""
         if self._probe is not None:
             self._probe = (self._probe[0], now, again_at)
 

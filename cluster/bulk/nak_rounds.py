@@ -32,7 +32,7 @@ class NakRounds:
         return min((due for _, due in self._rounds), default=inf)
 
     def expire(self, now: float) -> None:
-        """What was asked for did not help: everything is due now."""
+        """The last NAKs brought nothing: all missing packets are due now."""
         self._rounds = [(end, now) for end, _ in self._rounds]
 
     def take(self, gaps: Gaps, now: float, again_at: float, count: int) -> Ranges:

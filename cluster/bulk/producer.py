@@ -289,7 +289,7 @@ class Producer:
         return DataPacket(header, message.number, packet, is_end, message.source.read(packet))
 
     def _tell(self, message: Outgoing) -> None:
-        """Tells all what this producer knows, and how far it is."""
+        """Tells all members which statuses this producer knows, and how many packets it has sent."""
         self._context.outbox.append(Multicast(self._empty(message)))
         self._told = self._context.statuses.version
 

@@ -106,7 +106,7 @@ class InterimReplica:
         self._waited_ts = 0  # the greatest time of an operation of another member in this view
         self._answer_due = False  # chunks arrived that were not acknowledged
         self._acked: dict[ProcessId, tuple[int, ...]] = {}  # `received` of the other members, as they last sent it
-        self._unstable = 0  # messages since the last report of what all members have
+        self._unstable = 0  # messages since the last report of the messages that all members have
         self._stable_step = settings.stable_step
         self._ticket = 0
         self._journal_bytes = 0  # bytes of operations written since the last state
@@ -116,7 +116,7 @@ class InterimReplica:
     # ---- inputs
 
     def start(self, records: Sequence[InterimOperation | InterimState]) -> None:
-        """Begin with what is on disk."""
+        """Begin with the state on the disk."""
         now = self.wall_clock()
         for record in records:
             age = max(0.0, now - record.at)
@@ -299,7 +299,7 @@ class InterimReplica:
             self.context.trace(InterimRefresh(self.myview.members, self.obj.snapshot(), self.obj.digest()))
         self.context.outbox.append(InterimRefreshed(self.myview.members))
 
-    # ---- what all members have
+    # ---- messages that all members have
 
     def _received(self) -> tuple[int, ...]:
         of = self.fork.endpoint.of

@@ -16,7 +16,7 @@ STATE_BYTES_MAX = 256 * 1024 * 1024  # of one state; a peer that sends more viol
 
 
 class StateSender:
-    """A state on its way to the members of the view: the chunks to send, and those that not all members have."""
+    """A state on its way to the members of the view: the chunks to send, and the chunks that some member lacks."""
 
     __slots__ = ("_chunk_bytes", "_chunks", "_members", "_next", "_state", "in_flight")
 
@@ -67,7 +67,7 @@ class StatesReceived:
         self.states: dict[ProcessId, bytes] = {}  # StatesV, by the lowest of the members that have the state
 
     def add(self, sender: ProcessId, message: StMsg) -> str:
-        """Add a chunk. Returns what is wrong with it; empty if nothing is. All members judge a chunk alike."""
+        """Add a chunk. Returns the fault in it; empty if it is valid. All members judge a chunk alike."""
         incoming = self._incoming.get(sender)
         if incoming is None:
             members = message.members

@@ -114,7 +114,7 @@ class BottleneckSimulation:
         self.act(self.producer)
 
     def act(self, name: ProcessId) -> None:
-        """Write what the links take, and let the application take the next report."""
+        """Write as much as the links take, and let the application take the next report."""
         process = self.of[name]
         process.context.now = self.events.now
         for peer in sorted(process.due):

@@ -202,7 +202,7 @@ class SemanticBroadcast:
         self.own.publish_pending()
 
     def _forget_departed(self, transitional: tuple[ProcessId, ...]) -> None:
-        """Forgets the origins that left first. Only here: what a greeting told must stay true."""
+        """Forgets the origins that left first. Only here, because a greeting that was sent must stay true."""
         gone = [
             origin
             for origin in self.O
@@ -354,7 +354,7 @@ class SemanticBroadcast:
             self._confirm(member, peer, origin)
 
     def _take_incoming(self, member: ProcessId, peer: PeerState) -> None:
-        """TP2 for what the delivery queue has room for. The rest stays unacknowledged, which stops the sender."""
+        """TP2 as far as the delivery queue has room. The rest stays unacknowledged, which stops the sender."""
         while peer.incoming:
             origin, window = peer.incoming[0]
             log = self.O[origin]
@@ -376,7 +376,7 @@ class SemanticBroadcast:
         self._enqueue(origin, report.number, KeptReport(report.item, report.value, born), member)
 
     def _cover(self, member: ProcessId, origin: Origin, window: OwnWindow | ForwardedWindow) -> None:
-        """The window is taken: what it skips at its end was purged, and what it calls safe is."""
+        """The window is taken: reports that it skips at its end were purged; those that it calls safe are safe."""
         log = self.O[origin]
         if window.upto > log.held:
             if self.context.trace is not None:

@@ -53,7 +53,7 @@ class PeerState:
         return sum(len(position.in_flight) for position in self.positions.values())
 
     def restart(self, *, owes_greeting: bool) -> None:
-        """A stream or a view begins: what is in flight counts as lost and is sent again."""
+        """A stream or a view begins: reports in flight count as lost and are sent again."""
         self.owes_greeting = owes_greeting
         self.greeted = False
         self.positions.clear()

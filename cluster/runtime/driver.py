@@ -83,7 +83,7 @@ Kept = TypeVar("Kept")
 
 
 class DriverListener(SubmissionListener, Protocol):
-    """Receives what the driver reports: the group."""
+    """Receives the events that the driver reports: the group."""
 
     def on_primary_changed(self, view: View | None) -> None: ...
     def on_diverged(self, effect: Diverged) -> None: ...
@@ -312,7 +312,7 @@ class Driver:
         return self._request(lambda now: self.process.query(now, body, seen))
 
     def withdraw_query(self, ticket: int) -> None:
-        """Nobody waits for the answer to this query any more."""
+        """The caller no longer waits for the answer to this query."""
         self._request(lambda now: self.process.withdraw_query(now, ticket))
 
     def load_reported(self, name: str, age_s: float, waiting: int, service_us: int) -> None:

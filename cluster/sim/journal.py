@@ -20,7 +20,7 @@ class _JournalState(msgspec.Struct, array_like=True):
 
 
 def _decode(state: bytes) -> _JournalState:
-    """The state in these bytes. Bytes that are none stand for the empty state, at all replicas alike."""
+    """The state in these bytes. Malformed bytes give the empty state, the same at all replicas."""
     try:
         return msgspec.msgpack.decode(state, type=_JournalState)
     except (msgspec.MsgspecError, UnicodeDecodeError):

@@ -48,7 +48,7 @@ FIXED = Delays()
 
 
 class NetworkNode(Protocol):
-    """What the network needs of a node."""
+    """The part of a node that the network uses."""
 
     @property
     def name(self) -> str: ...

@@ -95,7 +95,7 @@ class NodeObserver(Protocol):
 
 
 class ClientListener(Protocol):
-    """Learns what becomes of the requests that clients make at a node."""
+    """Receives the outcomes of the requests that clients make at a node."""
 
     def accepted(self, node: SimNode, body: bytes, ticket: int) -> None: ...
     def ended(self, node: SimNode, end: Delivered | QueryAnswered) -> None: ...

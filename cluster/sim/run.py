@@ -90,7 +90,7 @@ class RunClients:
         """The nodes are there: schedule the requests of the fault phase."""
 
     def use_stable_view(self, world: World) -> None:
-        """The group is complete and at rest again: make requests, and judge what becomes of them."""
+        """The group is complete and at rest again: make requests, and judge their outcomes."""
 
 
 def run(

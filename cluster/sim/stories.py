@@ -255,7 +255,7 @@ def narrate_story(
 
 
 class StoryListener(FrameListener, Protocol):
-    """A listener that ignores what happens while it is muted."""
+    """A listener that ignores all events while it is muted."""
 
     muted: bool
 

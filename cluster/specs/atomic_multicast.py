@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class MemberHistory:
-    """What a member did since it joined last."""
+    """The messages that a member delivered and marked since it joined last."""
 
     __slots__ = ("accepted", "delivered", "first", "rejected")
 
@@ -148,13 +148,13 @@ class AtomicMulticastSpec:
         )  # fmt: skip
 
     def bounded(self, member: ProcessId, messages: int, limit: int) -> None:
-        """The messages that a member holds at the same time."""
+        """Checks how many messages a member holds at the same time."""
         self.require(messages <= limit, "the memory of a member is bounded", member, messages)
 
     # ---- outcomes and liveness
 
     def resolved(self, producer: ProcessId, number: int, status: Status) -> None:
-        """A producer learned what became of its message."""
+        """A producer learned the outcome of its message."""
         decided = self.a0 if status is Status.ACCEPTED else self.r0
         self.require(number in decided, "a producer learns what the master decided", producer, number, status)
 

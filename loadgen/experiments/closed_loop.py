@@ -1,4 +1,4 @@
-"""Closed-loop load: each connection asks for its page again as soon as it has it. Prints what each class got as JSON.
+"""Closed-loop load: each connection asks for its page again as soon as it has it. Prints the results as JSON.
 
 Bodies are discarded in the kernel (``MSG_TRUNC``, Linux), so that one processor is enough to keep a server busy.
 
@@ -50,7 +50,7 @@ class _LoopClient:
         self.socket.sendall(self.request)
 
     def read(self, slot: int) -> None:
-        """Read what there is; after the end of a response, ask again."""
+        """Read the available bytes; after the end of a response, send the next request."""
         try:
             while True:
                 if not self._left:

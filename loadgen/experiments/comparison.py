@@ -97,7 +97,7 @@ def p99_s(rows: Sequence[ObservedRequest]) -> float:
 
 
 def judge_result(situation: str, got: PeerResult, held: float, filled: float, capacity: str) -> list[Check]:
-    """`capacity`: what was divided, in words."""
+    """`capacity`: the divided resource, in words."""
     full = Check(
         f"{situation}: {filled:g} % or more of the {capacity} are used", got.used >= filled, f"{got.used:.1f} %"
     )

@@ -73,14 +73,14 @@ class Bars(msgspec.Struct, frozen=True):
 class ExperimentFindings(msgspec.Struct):
     """Findings of one experiment."""
 
-    seen: str  # a sentence
+    seen: str  # the result, in a sentence
     checks: list[Check]
     panels: list[Panel | Bars] = []
     tables: list[Table] = []
     csv_head: list[str] = []
     csv_rows: list[list[str]] = []
     notes: list[str] = []
-    skipped: str = ""  # why
+    skipped: str = ""  # the reason, if it was not run
 
     @property
     def verdict(self) -> str:

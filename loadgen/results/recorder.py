@@ -19,7 +19,7 @@ _monotonic = time.monotonic
 
 
 class ResultRecorder:
-    """Recorder of one worker process. ``lines`` and ``tally`` hold what was recorded since they were last taken."""
+    """Recorder of one worker process. ``lines`` and ``tally`` hold the results since they were last taken."""
 
     def __init__(self, *, want_results: bool, closed_loop: bool) -> None:
         self._want_results = want_results

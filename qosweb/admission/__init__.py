@@ -13,7 +13,7 @@
     class_accounts   counters and response fields of each class
     capacity_meter   measures capacity; machine_load samples load, capacity_report reports both to the cluster
     redirects        requests to and from other nodes
-    resources        what requests queue for: limit, use, and why it is contended
+    resources        resources that requests queue for: limit, use, and the cause of contention
 """
 
 from qosweb.admission.class_accounts import ClassAccount

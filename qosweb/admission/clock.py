@@ -43,7 +43,7 @@ class Clock:
         return now
 
     def do_due(self, now: float) -> None:
-        """Do what is due: begin a new second, call the check."""
+        """Do the periodic work: begin a new second, call the check."""
         if now >= self.next_second_at:
             self._begin_second(now)
         self.due_at = self.next_second_at if self._check is None else min(self.next_second_at, self._check(now))

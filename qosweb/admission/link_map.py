@@ -79,7 +79,7 @@ class LinkMap:
         self._read(found)
 
     def _read(self, files: list[PageFile]) -> None:
-        """Read what has changed. The new links replace the old ones in one step at the end."""
+        """Read changed files. The new links replace the old ones in one step at the end."""
         pages: dict[str, tuple[Stamp, frozenset[str]]] = {}
         for path, name, stamp in files:
             known = self._pages.get(path)

@@ -114,14 +114,14 @@ class Permit:
         self.rid = rid
         self.request = request  # as the engine knows it, if there is an engine
         self.meter_mark = meter_mark  # see CapacityMeter
-        self.rate_bps = rate_bps  # of its channel: what a paced response gets at least; None: it is not paced
-        self.fixed_bytes = fixed_bytes  # what the request costs in addition to its body
+        self.rate_bps = rate_bps  # of its channel: the minimum rate of a paced response; None: it is not paced
+        self.fixed_bytes = fixed_bytes  # cost of the request in addition to its body
         self.queue = queue  # of the upstream servers, if it has a slot of one
         self.server = "" if queue is None or request is None else request.server.partition("@")[0]
         self.resource = "" if queue is None or request is None else request.server  # the same as the engine knows it
         self.slot_since = slot_since
         self.stated_costs: Sequence[str] | None = None  # values of the response header `cost_header`
-        self.work_s = 0.0  # what it cost, once it has left the server: the time for which it held its slot, or alike
+        self.work_s = 0.0  # its cost, once it has left the server: the time it held its slot, or alike
         self.learns_size = learns_size  # the size was unknown at entry: the class's mean was charged
 
     def resize(self, size: int) -> None:

@@ -7,8 +7,10 @@ denied when its lifetime has ended. It is denied on arrival only if WAITING_MAX 
 much as a small page, so that early denials would take the time of answers.
 
 This node orders the queue alone; the shares are those of the replicated policy, for the classes with requests in the
-last ACTIVE_S, each of which wants all it can get. What the classes got is in the node's next batch, as always.
-Neighbours: `qosweb.engine.laws.saturation` says when; `qosweb.engine.local.turn_order` says who; `control` asks.
+last ACTIVE_S, each of which wants all it can get. The node's next batch reports the served
+bytes of each class, as always.
+Neighbours: `qosweb.engine.laws.saturation` decides when requests wait, `qosweb.engine.local.turn_order` which one is
+next; `control` is the caller.
 """
 
 from __future__ import annotations

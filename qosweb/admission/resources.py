@@ -32,7 +32,7 @@ class Cause(enum.StrEnum):
     SET = "set"  # set by hand: --capacity, or the slots of a server
     SERVER = "server"  # the slots found for an upstream server
     LINE = "line"  # the outgoing line
-    PROCESSOR = "processor"  # what the node itself can do
+    PROCESSOR = "processor"  # of the node
 
 
 class LimitSource(enum.StrEnum):
@@ -57,7 +57,7 @@ class ResourceState:
     in_use: int
     waiting: int  # requests that wait for the pool, at all nodes that share it
     cause: Cause | None  # why it is contended; None: it is not
-    request_bytes: int = 0  # of a node: what a request costs in addition to its body
+    request_bytes: int = 0  # of a node: cost of a request in addition to its body
 
 
 @dataclass(frozen=True, slots=True)

@@ -214,7 +214,7 @@ class BlockList:
         self._go_on()
 
     def _take_all(self) -> None:
-        """Take what has arrived, before the list is compared or changed."""
+        """Take the part of the state that has arrived, before the list is compared or changed."""
         while self._arriving is not None:
             self._take_piece(self._arriving)
 

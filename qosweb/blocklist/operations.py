@@ -30,11 +30,11 @@ class BlockOperation(ListOperation, frozen=True, tag="block"):
     id: str
     network: str
     path: str
-    for_s: float  # infinite: until it is unblocked
+    for_s: float  # duration in seconds; infinite: until it is unblocked
     reason: str
-    by: str  # who asked for it
-    node: str  # where
-    at_s: float  # when, by the wall clock of that node
+    by: str  # the operator who asked for it
+    node: str  # the node that was asked
+    at_s: float  # time of the request, by the wall clock of that node
 
 
 class UnblockOperation(ListOperation, frozen=True, tag="unblock"):
@@ -42,8 +42,8 @@ class UnblockOperation(ListOperation, frozen=True, tag="unblock"):
 
     network: str
     path: str
-    by: str = ""  # who asked for it
-    node: str = ""  # where
+    by: str = ""  # the operator who asked for it
+    node: str = ""  # the node that was asked
 
 
 AnyOperation = BlockOperation | UnblockOperation

@@ -72,7 +72,7 @@ class BlobStore:
             (self._incoming / digest).write_bytes(b"")
 
     def receive(self, digest: str, offset: int, data: bytes, source: str = "") -> None:
-        """Add received bytes. Raises ValueError if `offset` is not the end of what was received; OSError."""
+        """Add received bytes. Raises ValueError if `offset` is not the end of the received bytes; OSError."""
         with (self._incoming / (digest + source)).open("ab") as file:
             end = file.tell()
             if offset != end:
@@ -82,7 +82,7 @@ class BlobStore:
             file.write(data)
 
     def discard(self, digest: str, source: str = "") -> None:
-        """Forget what was received of a blob."""
+        """Forget the received bytes of a blob."""
         (self._incoming / (digest + source)).unlink(missing_ok=True)
 
     def copy_in(self, digest: str, source: BinaryIO, size: int, mtime_s: int | None) -> None:

@@ -59,9 +59,9 @@ class RefuseRelease(msgspec.Struct, frozen=True, array_like=True, tag="refuse"):
 class KeepRule(msgspec.Struct, frozen=True, array_like=True):
     """Which old releases remain."""
 
-    count: int  # so many for a rollback,
-    age_s: int  # for so long,
-    grace_s: int = 0  # and all that were replaced less than this ago: their clients still get them
+    count: int  # releases that are kept for a rollback
+    age_s: int  # how long they are kept
+    grace_s: int = 0  # also kept: all that were replaced less than this ago, for clients that began with them
 
 
 class ActivateRelease(msgspec.Struct, frozen=True, array_like=True, tag="activate"):

@@ -174,7 +174,7 @@ def _exchange(
 
 
 def _hang_up(connection: HTTPConnection) -> None:
-    """End what another thread does with a connection."""
+    """End the work of another thread with a connection."""
     if connection.sock is not None:
         with suppress(OSError):
             connection.sock.shutdown(socket.SHUT_RDWR)

@@ -74,7 +74,7 @@ async def _run(client: AdminClient) -> None:
 
 
 class TopScreen:
-    """Draws one status after another, and keeps what the curves show."""
+    """Draws one status after another, and keeps the values that the curves show."""
 
     def __init__(self) -> None:
         self._shares: dict[str, deque[float]] = {}

@@ -144,7 +144,7 @@ class Bulk:
         min_rate: float = 0.0,
         max_rate: float = inf,
     ) -> Outcome:
-        """Send a message. Returns what became of it: unknown if this member was cut off meanwhile.
+        """Send a message. Returns its outcome: unknown if this member was cut off meanwhile.
 
         Content is read as fast as the network takes it, and stays in the spool until no member needs it.
         `min_rate`: bytes per second. With 0 a slow consumer slows all, and `send` returns when all members have it.

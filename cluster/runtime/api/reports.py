@@ -229,7 +229,7 @@ class Reports:
             asyncio.get_running_loop().call_soon(self.turn)
 
     def turn(self) -> None:
-        """Deliver what came, then write what is due."""
+        """Deliver the reports that came, then write those that are due."""
         self._turn_due = False
         broadcast, streams = self._input(), self._streams
         if broadcast is None or streams is None:

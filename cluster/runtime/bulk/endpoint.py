@@ -206,7 +206,7 @@ class DatagramEndpoint:
     # ---- receive
 
     def _read(self, sock: socket.socket) -> None:
-        """Takes what is there, up to a limit, so that the loop also gets to other work."""
+        """Takes the datagrams that have arrived, up to a limit, so that the loop also gets to other work."""
         found: list[bytes] = []
         for _ in range(READS_MAX):
             try:

@@ -58,7 +58,7 @@ class MasterMachine:
 
     @property
     def is_empty(self) -> bool:
-        """Whether nobody has joined and nothing was sent yet: the state is that of a new master in its primary view."""
+        """Whether no member has joined and nothing was sent yet: the state of a new master in its primary view."""
         return self.master.next == 1
 
     def clear(self, view: View | None) -> None:

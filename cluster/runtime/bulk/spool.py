@@ -75,7 +75,7 @@ class DiskSpool:
         self._waiting.append(payload)
 
     def flush(self) -> None:
-        """Writes what waits. Raises OSError."""
+        """Writes the waiting packets. Raises OSError."""
         if self._waiting:
             payloads, self._waiting = self._waiting, []
             file = self._files.get(self._waiting_number)

@@ -152,7 +152,7 @@ def sync_directory(directory: Path) -> None:
 
 
 def connect(directory: Path) -> tuple[sqlite3.Connection, Meta]:
-    """Open for writing what `create` made. The caller holds the lock.
+    """Open a database that `create` made for writing. The caller holds the lock.
 
     All checks use a read-only connection. Closing a writable one would checkpoint the log and remove it, and a refused
     disk must stay as it was found.

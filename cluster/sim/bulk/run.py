@@ -1,4 +1,4 @@
-"""Runs of the multicast transport with random faults from a seed."""
+"""One simulation run of the multicast transport, with random faults from a seed."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def run_bulk_seed(seed: int, say: Callable[[str], None] | None = None) -> RunRes
 
 
 def play(seed: int, world: BulkWorld, faults_s: float) -> RunResult:
-    """Runs what was scheduled, then ends all faults and waits until the run comes to rest."""
+    """Runs the scheduled events, then ends all faults and waits until the run comes to rest."""
     failure = None
     try:
         world.events.run_until(faults_s)

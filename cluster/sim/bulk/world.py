@@ -335,7 +335,7 @@ class BulkWorld:
                 self._judge(node, process, effect)
 
     def _judge(self, node: BulkNode, process: BulkProcess, effect: Effect) -> None:
-        """Tells the specification what the application sees."""
+        """Passes the effects for the application to the specification."""
         match effect:
             case Joined(first, has_state):
                 self.spec.join(node.id, first)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class ReceivedQueries:
-    """What one process has received in its view."""
+    """The queries that one process has received in its view."""
 
     def __init__(self, view: View) -> None:
         self.view = view

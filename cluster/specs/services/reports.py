@@ -7,17 +7,17 @@ Integrity, FIFO order, `safe` and the purge rule are checked at every step. Vali
 are liveness: they are checked at the end of a run, when all processes that are up share one view and are at rest.
 
 Departs: the paper has a fixed set of processes, of which at most f crash. Here processes come, go and change views, and
-f = floor((n - 1) / 2) follows the view. What that leaves of the liveness properties:
+f = floor((n - 1) / 2) follows the view. These liveness properties remain:
 - Validity and agreement between members of the last view: every member has the current value of every item of every
   member, however long each of them is there. So nothing current of members that move together is lost, and a newcomer
   gets everything.
 - Agreement on an origin that is gone: a process that took reports from the origin in a view owes them to the members of
   that view that move together with it from then on: they deliver what it delivered, or a successor. Members that get
-  reports that way owe them to the same members. What nobody took who moves on may be lost.
+  reports that way owe them to the same members. Reports that none of the members that move on took may be lost.
 - FIFO completeness for an origin that is gone: holds at p unless p was separated from more than f members of a view
   that it shared with the origin. Then all processes that held the successor of a purged report may be gone.
-- Nobody delivers reports of an origin that it never met, in its current life: whoever forwarded them may have lost the
-  successor of a purged report, and f of the views of p says nothing about it.
+- No process delivers reports of an origin that it never met, in its current life: the member that forwarded them may
+  have lost the successor of a purged report, and f of the views of p says nothing about it.
 - A process may forget an origin that is gone (`ReportForget`). If the origin comes back it is new to that process.
 A crash ends a life: what a recovered process delivers is counted from nothing.
 
@@ -55,7 +55,7 @@ if TYPE_CHECKING:
 
 
 class BroadcastHistory:
-    """B_i of one origin: what it broadcast."""
+    """B_i of one origin: the reports that it broadcast."""
 
     __slots__ = ("items", "latest", "safe")
 
@@ -76,7 +76,7 @@ class DeliveryHistory:
 
 
 class HoldingEra(msgspec.Struct):
-    """What a process holds of each origin, between two crashes or losses of memory."""
+    """The reports of each origin that a process holds, between two crashes or losses of memory."""
 
     life: int
     numbers: dict[Origin, int]

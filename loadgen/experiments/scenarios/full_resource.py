@@ -1,7 +1,7 @@
-"""A node whose processor or outgoing line is full, and nobody has set a capacity; nginx serves the same files.
+"""A node whose processor or outgoing line is full, without a configured capacity; nginx serves the same files.
 
 Clients ask in a closed loop (`closed_loop`), with connections that stand against the guarantee of /a, or for it. The
-node has to notice what is short and order its responses; nginx divides by connections.
+node has to notice the shortage and order its responses; nginx divides by connections.
 
 ``processor``: the node and its clients have a processor each.
 ``line``: the node's network interface is shaped to LINE_MBIT by the kernel (``tc``), in a network namespace.

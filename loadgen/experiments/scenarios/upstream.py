@@ -1,4 +1,4 @@
-"""An application server whose capacity nobody has set, behind a node and behind nginx, HAProxy and Apache.
+"""An application server without a configured capacity, behind a node and behind nginx, HAProxy and Apache.
 
 The server is simulated (`simulated_server`): eight workers that sleep, with a queue of their own. /a is guaranteed 60 %
 of it. Our node gets the guarantee and nothing else: it has to find how many requests the server works on at a time. The

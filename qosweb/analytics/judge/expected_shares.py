@@ -174,7 +174,7 @@ class ExpectedShares:
         return per_s * (self.nodes[1 if most else 0] if value.per_node else 1)
 
     def _cap_demand_at_bounds(self) -> None:
-        """A class at an upper bound on its rate is not held back by other classes: its demand is what it got."""
+        """A class at an upper bound on its rate is not held back by other classes: it demanded as much as it got."""
         part, limits = self.part, self.limits
         for one in self.binding.in_force:
             rule = self.policy.model.constraints[one.number]

@@ -197,7 +197,7 @@ def _of_parquet(raw: DataFrame) -> DataFrame:
 
 
 def with_cause(raw: DataFrame) -> DataFrame:
-    """Adds ``cause``: what is wrong with a line, null for a good line."""
+    """Adds ``cause``: the fault of a line, null for a good line."""
     raw = raw.withColumnRenamed("cause", LIMITED_BY)
     numbers = ("bytes", "queue_ms", "service_ms", "total_ms")
     bad, trimmed = f.col("bad"), f.rtrim("bad")

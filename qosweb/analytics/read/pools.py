@@ -1,4 +1,4 @@
-"""Pools of resources over time, from ``resource`` event lines: when each was contended, and by what. Pure.
+"""Pools of resources over time, from ``resource`` event lines: when each was contended, and the cause. Pure.
 
 A request needs one resource out of its pool: any node, or any upstream server of its route. Logs without such events
 have no pools; then all requests are judged together, by their bytes.
@@ -34,7 +34,7 @@ class Pools:
     def __init__(self, events: Iterable[LogEvent] = ()) -> None:
         self._pool_of: dict[str, str] = {}
         self._spans: dict[str, dict[tuple[str, str], list[ResourceSpan]]] = {}  # by pool, then by writer and resource
-        self.request_bytes: int | None = None  # what a request costs a node in addition to its body
+        self.request_bytes: int | None = None  # cost of a request at a node in addition to its body
         for event in sorted((one for one in events if one.kind == "resource"), key=lambda one: one.ts):
             self._pool_of[event.resource] = self._pool_of[event.pool] = event.pool
             of_pool = self._spans.setdefault(event.pool, {})

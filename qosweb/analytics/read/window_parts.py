@@ -4,7 +4,8 @@ A slot is contended if a request in it was denied for lack of capacity, expired,
 or if an event says that its resource was contended.
 The sums of a window keep the contended slots apart. Each contended slot is also kept by itself, because capacity that
 is unused in one slot is not saved for the next.
-Neighbours: ``slot_sums`` aggregates lines by slot, ``situations`` says what held when, ``verdicts`` judges the parts.
+Neighbours: ``slot_sums`` aggregates lines by slot, ``situations`` says which rules held when, ``verdicts`` judges the
+parts.
 """
 
 from __future__ import annotations
@@ -87,7 +88,7 @@ def _at_server(row: SlotRow) -> SlotRow:
 
 
 def _at_node(row: SlotRow) -> SlotRow:
-    """The row without waits for upstream servers: the node sends what these answer."""
+    """The row without waits for upstream servers: the node sends the responses of these servers."""
     if not row.resource:
         return row
     return row._replace(denied=0, expired=0, gave_up=0, waited=0, backlog=0, backlog_before=0)

@@ -51,7 +51,7 @@ AGED_ROOM = 1.25
 
 
 class ClassFall(msgspec.Struct, frozen=True):
-    """What one dip showed of one class."""
+    """The fall of one class in one dip."""
 
     fall: float  # D: the fall of its mean ln R
     variance: float  # of D
@@ -118,7 +118,7 @@ class BypassGuard:
         heavy: Sequence[int],
         thorough: bool,
     ) -> None:
-        """A dip from `high` to `low`, with what it showed by class, and the heavy classes at `high`."""
+        """A dip from `high` to `low`, with the fall of each class, and the heavy classes at `high`."""
         depth, ln_level = log(high / low), log(high)
         keep = MEMORY * max(0.0, 1 - abs(ln_level - self._ln_level) / LEVEL_MEMORY)
         self._ln_level = ln_level

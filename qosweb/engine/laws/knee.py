@@ -381,7 +381,7 @@ class Knee:
             self._begin(dip=False)
 
     def _alarm(self) -> None:
-        """Service times rose. What was just seen is the phase at b; a dip decides what it means."""
+        """Service times rose. The samples before are the phase at b; a dip decides on the cause."""
         times = self._times
         shift, ln_in_service, counts = times.shift, times.ln_in_service, times.counts
         low = max(0.0, ln_in_service - shift)

@@ -120,7 +120,7 @@ class ServiceTimes:
         return now_s - self._above_s >= LASTS_S
 
     def doubt_bases(self) -> None:
-        """Service times changed: let the bases follow what comes next."""
+        """Service times changed: let the bases follow the next samples."""
         for one in self.of.values():
             one.base_count = min(one.base_count, 2.0)
 

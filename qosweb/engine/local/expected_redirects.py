@@ -2,7 +2,7 @@
 
 A channel is held for each expected client for VISIT_MS. A client that does not arrive in time is remembered until its
 ticket can no longer be valid, so that the channel is not used twice.
-Neighbours: `pipe_queue` calls this, and reports to the other nodes what becomes of the channels.
+Neighbours: `pipe_queue` calls this, and reports the use of the channels to the other nodes.
 """
 
 from __future__ import annotations

@@ -141,7 +141,7 @@ class BatchOutbox:
         )  # fmt: skip
 
     def take(self, at_ms: int, generation: int, restated: NodeRestatement | None = None) -> NodeBatch:
-        """Take a batch; what exceeds its limits stays. `restated` is required if `restates` is set."""
+        """Take a batch; events beyond its limits stay. `restated` is required if `restates` is set."""
         if restated is not None:
             self.restate()
         batch = NodeBatch(

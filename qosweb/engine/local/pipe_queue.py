@@ -151,7 +151,7 @@ class PipeQueue(RequestQueue):
             self._start_ready(until_s)
 
     def _release(self, request: Request, cost: int) -> None:
-        """Release the channel of a running request. `cost` is what it really cost since it got the channel."""
+        """Release the channel of a running request. `cost` is its real cost since it got the channel."""
         self._leave_pipe(request)
         request.exceeds = False
         if cost != request.cost:
@@ -165,7 +165,7 @@ class PipeQueue(RequestQueue):
             request.owner = None
 
     def lend(self, request: Request, cost: int) -> None:
-        """The client of a running request does not read: release its channel. `cost` is what it has cost so far."""
+        """The client of a running request does not read: release its channel. `cost` is its cost so far."""
         if request.phase is not RUNNING:
             return
         request.phase = LENT
@@ -175,7 +175,7 @@ class PipeQueue(RequestQueue):
         self._start_ready()
 
     def reclaim(self, request: Request, cost: int) -> bool:
-        """Give a request that lent its channel another one, if there is room. `cost` is what it will still cost.
+        """Give a request that lent its channel another one, if there is room. `cost` is its remaining cost.
 
         A class that is not ahead of others in virtual time may exceed a full pipe: otherwise its responses would stand
         still although it does not get its share. The request is charged like one that starts now.

@@ -67,7 +67,7 @@ class PoolOutbox:
     def finished(self, number: int, cost: int, *amount: int) -> bool:
         """Returns whether the other nodes have heard of the request. If not, its slot time is only added to a sum.
 
-        `amount`: what it cost, if the cost of its class is not time.
+        `amount`: its cost, if the cost of its class is not time.
         """
         started = self._started.pop(number, None)
         if started is None:
@@ -104,7 +104,7 @@ class PoolOutbox:
         )
 
     def take(self, servers: PoolKey) -> PoolBatch:
-        """Take a batch; what exceeds its limits stays."""
+        """Take a batch; events beyond its limits stay."""
         started = list(self._started.values())[:LIST_MAX]
         submitted = list(self._submitted.values())[:LIST_MAX]
         batch = PoolBatch(

@@ -1,6 +1,6 @@
 """Requests of one node that wait for one resource: their deadlines and denials.
 
-Their order is decided in `qosweb.engine.replicated.fair_queueing`; what runs is up to the subclasses.
+Their order is decided in `qosweb.engine.replicated.fair_queueing`; subclasses decide which requests run.
 
 A request is submitted to the cluster's queue and waits for a grant, its deadline, or its client's disconnection. The
 node's own clock enforces the deadline, whatever the group does. A request that would not be granted in time is denied
@@ -80,7 +80,7 @@ class RequestQueue(ABC):
 
     @abstractmethod
     def finish(self, request: Request, cost: int, until_s: float | None = None) -> None:
-        """A running request has ended with this cost; what it held is free since `until_s`, by default since now."""
+        """A running request has ended with this cost; its channel or slot is free since `until_s` (default: now)."""
 
     def has_untold(self, class_number: int) -> bool:
         """A request of this class waits here that the state machine does not know yet."""
@@ -240,7 +240,7 @@ class RequestQueue(ABC):
         return None
 
     def tick(self, now_ms: int) -> None:
-        """Expire what is past its deadline."""
+        """Expire the requests whose deadlines have passed."""
         self.now_ms = now_ms
         self._wait_estimate.advance(now_ms)
         while self._deadlines and self._deadlines[0][0] <= now_ms:

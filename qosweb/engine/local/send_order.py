@@ -222,7 +222,7 @@ class SendOrder:
         return ring[-1]
 
     def sent(self, flow: SendFlow, cost: int, now: float, quantum: int) -> None:
-        """Charge what a response has sent."""
+        """Charge the bytes that a response has sent."""
         flow.cost += cost
         flow.ready_at = now
         group = self._classes[flow.account.name]

@@ -46,7 +46,7 @@ class SlotQueue(RequestQueue):
         self._mean_amounts: dict[int, int] = {}  # by class, if its cost is not time
         self._turn = 0  # chooses among servers that are equally free
         self._ids = {name.partition("@")[0]: name for name in key}
-        # What holds until an entry is applied, or a request begins or ends to wait:
+        # Cached until an entry is applied, or a request begins or ends to wait:
         self._opens: dict[int, tuple[bool, int]] = {}  # by class: `is_open_to`, and the cost of a request
         self._rooms: dict[str, tuple[str, int, int, int, int]] = {}  # by short name: see `_room`
         self.attach()
@@ -134,7 +134,7 @@ class SlotQueue(RequestQueue):
         return self._balance[name] < self._room(name)[1]
 
     def in_service(self) -> Counter[str]:
-        """Requests of this node in service, by server: those that the pool counts, corrected by what it is not told."""
+        """Requests of this node in service, by server: the pool's count, corrected by newer events."""
         found = Counter({name: self._balance[name] for name in self.key})
         for name, server in self.pool.servers.items():
             found[name] += sum(owner == self.me for owner, _ in server.uses)

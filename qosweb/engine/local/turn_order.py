@@ -63,7 +63,7 @@ class TurnClass:
         self.came_at = 0.0  # when its last request arrived
 
     def set_weight(self, weight: float | None) -> None:
-        """`weight` is its part of the whole; None: it is always available; 0: it gets what others leave."""
+        """`weight` is its part of the whole; None: it is always available; 0: it gets leftover turns."""
         self.rank = _ALWAYS if weight is None else _WEIGHTED if weight else _SPARE
         self.weight = weight or 1.0
 
@@ -145,7 +145,7 @@ class TurnOrder:
                     break  # it is behind: perhaps its clients have sent more
 
     def charge(self, name: str, cost: int) -> None:
-        """Charge what a request cost in addition to what `Turn.take_turn` returned."""
+        """Charge the cost of a request in addition to that which `Turn.take_turn` returned."""
         chosen = self.classes.get(name)
         if chosen is not None and chosen.rank != _ALWAYS:
             chosen.virtual += cost / chosen.weight

@@ -98,7 +98,7 @@ class FairScheduler(ABC, Generic[PlaceId, AnyPlace, AnyStart]):
         self.bound: BoundPolicy  # set by `bind`, with the buckets of each class
         self.buckets_of: list[tuple[int, ...]] = []
         self.shares: tuple[int, ...] = ()
-        self.weights: tuple[int, ...] = ()  # what starts are charged by
+        self.weights: tuple[int, ...] = ()  # divisors of the charges for starts
         self.buckets: list[Bucket] = []  # one for each rule of the bound policy
         self.virtual = 0  # the greatest virtual time at which a request started
         self.spare = 0  # the same for classes without a share, which are served evenly
@@ -132,7 +132,7 @@ class FairScheduler(ABC, Generic[PlaceId, AnyPlace, AnyStart]):
         return self.virtual - self.capacity_per_s * CREDIT_MS // 1000
 
     def classes_changed(self, classes: list[ClassState]) -> None:
-        """Use other classes, with what waits in them."""
+        """Use other classes, with the requests that wait in them."""
         self.classes = classes
         self.queued = {number for number, one in enumerate(classes) if one.waiting}
         self.short = classes

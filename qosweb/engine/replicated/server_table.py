@@ -33,7 +33,7 @@ class ServerTable:
         self._machine = machine
 
     def update(self) -> None:
-        """Make servers and pools equal to the nodes' tables. What is still in use stays."""
+        """Make servers and pools equal to the nodes' tables. Servers and pools in use stay."""
         pipes = self._machine.pipes
         reports = reports_by_id(pipes)
         kept = {name for name, one in self.servers.items() if one.uses or one.reserved}

@@ -238,7 +238,7 @@ class QosStateMachine:
     def _restate(
         self, origin: ProcessId, pipe: Pipe, restated: NodeRestatement, number_of: ClassNumbers
     ) -> dict[int, SlotUse]:
-        """Replace what is known of the requests of a node. Returns the slots that it had, by request."""
+        """Replace the known requests of a node. Returns the slots that it had, by request."""
         charged = self._forget(origin)
         self.servers.end_reservation(origin)
         here = {number for number, *_ in (*restated.running, *restated.waiting)}

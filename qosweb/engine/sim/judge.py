@@ -1,4 +1,4 @@
-"""Judges of a simulated run: compare the nodes' state machines with each other and with what really happened.
+"""Judges of a simulated run: compare the nodes' state machines with each other and with the real events.
 
 After every entry: the invariants of the state machine, and equal states at equal positions of the order. At the end,
 when all requests are over: no request waits, no channel is held, and the nodes' counts equal the true counts.

@@ -79,7 +79,7 @@ def sample_shares(
     *,
     by_night: bool = False,
 ) -> SampleShares:
-    """Play a seed. Raises what a judge finds."""
+    """Play a seed. Raises EngineViolation if a judge finds one."""
     scene = EngineWorld(make_sample_plan(seed, nodes, free_per_s, paid_per_s, windows, by_night=by_night))
     scene.play()
     got: list[Counter[str]] = [Counter() for _ in range(windows)]

@@ -51,7 +51,7 @@ class SlotJudge:
         self._left: dict[ProcessId, tuple[int, dict[str, int]]] = {}  # when a member left, and its parts by server
         self._limits: dict[str, list[tuple[float, int, int]]] = {}  # by server: when seen, bound, slots
 
-    # ---- what happens at the servers
+    # ---- events at the servers
 
     def started(self, client: SimClient, host: Host) -> None:
         request = client.request

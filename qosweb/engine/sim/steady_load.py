@@ -44,7 +44,7 @@ def make_steady_plan(seed: int, wider: int = 1) -> EnginePlan:
 
 
 def shares_of(seed: int, wider: int = 1) -> dict[str, float]:
-    """The share of each class in per cent of all that started in the window. Raises what a judge finds.
+    """The share of each class in per cent of all starts in the window. Raises EngineViolation if a judge finds one.
 
     `wider` multiplies the number of channels and requests.
     """

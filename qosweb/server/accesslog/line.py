@@ -58,7 +58,7 @@ class LogEntry(NamedTuple):
     first_byte_s: float | None = None  # from the start of service until another server began to respond
     request_id: str = ""  # that a trusted proxy gave the request
     resource: str = ""  # the upstream server, or the pool of servers that it waited for in vain
-    work_s: float = 0.0  # slot time at the server, or what corresponds to its cost
+    work_s: float = 0.0  # slot time at the server, or its cost converted to slot time
 
 
 @functools.lru_cache(maxsize=4096)

@@ -36,7 +36,7 @@ class _LoggedResource:
 
 
 class ResourceEvents:
-    """Samples the resources of one node and passes on what is to be logged."""
+    """Samples the resources of one node and passes on the changes to log."""
 
     def __init__(self, sample: Callable[[], Iterable[ResourceState]], log: Callable[[ResourceState], None]) -> None:
         self._sample = sample

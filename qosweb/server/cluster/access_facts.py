@@ -3,7 +3,7 @@
 A fact of one client does not make that of another obsolete, so facts travel in batches: each batch takes one of SLOTS
 items in turn and replaces the batch that had it before. That bounds memory, and facts expire by themselves. A node that
 takes nothing for longer than SLOTS * EVERY_S misses facts, and a newcomer gets those of that time.
-Neighbours: `qosweb.admission.access_history` keeps what is known.
+Neighbours: `qosweb.admission.access_history` keeps the known accesses.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class AccessFacts:
         self.follow_policy()
 
     def follow_policy(self) -> None:
-        """A policy is in force: its history collects what is to be published."""
+        """A policy is in force: its history collects the accesses to publish."""
         self._node.admission.accounts.classifier.accesses.is_shared = True
 
     async def run(self) -> None:
@@ -63,7 +63,7 @@ class AccessFacts:
             self.publish()
 
     def publish(self) -> None:
-        """Publish what was accessed since the last call."""
+        """Publish the accesses since the last call."""
         classifier = self._node.admission.accounts.classifier
         clients, paths = classifier.accesses.take_news()
         if not clients and not paths:

@@ -1,4 +1,4 @@
-"""Notes releases and blocks in the event history: by what was asked for, and by comparing what is in force.
+"""Notes releases and blocks in the event history: from the requests of operators, and by comparing the state in force.
 
 Neighbours: `live_figures` calls it. The access recorder notes the events that have a line in the access log.
 """
@@ -64,7 +64,7 @@ class ChangeWatch:
 
 
 def _told(operation: AnyOperation) -> str:
-    """Who did what where."""
+    """A sentence with the operator, the change and the node."""
     who = f"{operation.by or 'an operator'} at {operation.node}" if operation.node else "an operator"
     what = f"{operation.network} {operation.path}".rstrip()
     if not isinstance(operation, BlockOperation):

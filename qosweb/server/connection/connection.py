@@ -310,7 +310,7 @@ class HttpConnection(Turns):
             self.pause_reading()
 
     def _feed_body(self, exchange: Exchange, data: bytes) -> bytes:
-        """Returns what follows the body."""
+        """Returns the bytes after the body."""
         if exchange.request_body is not None:
             rest = exchange.request_body.feed(data, self._clock.read())
         else:

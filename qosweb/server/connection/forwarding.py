@@ -94,11 +94,11 @@ class Forwarding(Sending):
         self._unblock()
 
     def on_promoted(self, relay: Relay, exchange: Exchange) -> None:
-        """``relay`` continues what was plain until now."""
+        """``relay`` continues a request that was plain until now."""
         self._relay, self._relayed_exchange = relay, exchange
 
     def _cancel_relay(self) -> None:
-        """The client is gone."""
+        """The client has closed its connection."""
         relay = self._relay
         if isinstance(relay, PlainRelay):
             relay = relay.promote()

@@ -104,7 +104,7 @@ class Turns(Timeouts):
         self._record_queued_plain(held, denial.decision, denial.status, answer.length, reason)
 
     def _leave_turns(self) -> None:
-        """The client is gone."""
+        """The client has closed its connection."""
         held, self._queued_plain = self._queued_plain, None
         if held is not None:
             self._record_queued_plain(held, "failed", 499, 0, "")

@@ -241,7 +241,7 @@ class Node:
         return self.admission.resources([one.name for one in self.upstreams.servers if one.settings.slots])
 
     def reload(self) -> str:
-        """Read root, pages, error pages, specification and certificate again. Returns what became of the policy.
+        """Read root, pages, error pages, specification and certificate again. Returns a sentence about the policy.
 
         Raises UsageError, and changes nothing, if one of them is invalid.
         """

@@ -115,7 +115,7 @@ class PolicyChanges:
 
         return use
 
-    # ---- what became of a change
+    # ---- outcome of a change
 
     def in_force(self, policy: CompiledPolicy, index: int | None) -> None:
         """A policy is in force, since position `index` of the cluster's order if there is one."""

@@ -178,7 +178,7 @@ class RelayAttempts:
         )
 
     def cancel(self) -> None:
-        """The client is gone."""
+        """The client has closed its connection."""
         self.exchange.withdraw()
         self._close(reusable=False)
 

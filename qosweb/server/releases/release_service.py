@@ -166,7 +166,7 @@ class ReleaseService:
             waiter.set()
         self._switch()
 
-    # ---- what the admin port asks for
+    # ---- requests of the admin port
 
     async def plan(self, manifest: Manifest) -> dict[str, object]:
         """Plan a release: files to upload, differences to the current release, and obstacles to its publication."""
@@ -398,7 +398,7 @@ class ReleaseService:
                     await self._news.wait()
 
     async def _look_after(self) -> None:
-        """Fetch what is missing: first the current release, then proposed ones, then those for a rollback."""
+        """Fetch missing files: first of the current release, then of proposed ones, then of those for a rollback."""
         state = self.ledger.state
         for activation in reversed(self.site.in_grace(state.activations)):
             await self._obtain_tree(activation.manifest)
@@ -443,7 +443,7 @@ class ReleaseService:
         return tree
 
     async def _try_to_obtain_files(self, digest: str) -> None:
-        """Fetch what is missing of a release that is or was current. What cannot be fetched now is tried again."""
+        """Fetch the missing files of a release that is or was current. A file that cannot be fetched is tried again."""
         try:
             await self._obtain_files(digest)
         except (OSError, BadManifest) as error:
@@ -487,7 +487,7 @@ class ReleaseService:
 
         def collect(manifests: set[str]) -> int:
             if self.blobs.missing(manifests):
-                return 0  # what is needed is not known
+                return 0  # without all manifests it is unknown which blobs are in use
             used = set(manifests)
             for digest in manifests:
                 used.update(one.digest for one in self.blobs.read_manifest(digest).files)

@@ -171,7 +171,7 @@ def seen_by(field: ReadField) -> int | None:
 
 
 def is_navigation(field: ReadField, path: str) -> bool:
-    """Whether a client moves to another page, and not fetches a part of the page it shows."""
+    """Whether the request is for another page, and not for a part of the page that the client shows."""
     mode = field("Sec-Fetch-Mode")
     if mode is not None:
         return mode == "navigate" and (field("Sec-Fetch-Dest") or "document") == "document"

@@ -32,7 +32,7 @@ class IgnoredBody:
         return self.refusal is not None or self._body.is_complete
 
     def feed(self, data: bytes) -> bytes:
-        """Read what came. Returns what follows the body."""
+        """Read received bytes. Returns the bytes after the body."""
         try:
             _, rest = self._body.feed(data)
         except BadBody as bad:

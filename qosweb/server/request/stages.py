@@ -222,7 +222,7 @@ def admit(exchange: Exchange, services: RequestServices) -> Step:
 
 
 def _client_fills_its_share(exchange: Exchange, services: RequestServices) -> bool:
-    """Whether the client's requests in service, and not those of others, are why it waits for an upstream server."""
+    """Whether the client has its whole share at each upstream server of the route, and so its request waits."""
     route = _upstream_route(exchange, services)
     return route is not None and all(one.places.is_used_up_by(exchange.client) for one in route.servers)
 
