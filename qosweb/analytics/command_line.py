@@ -21,7 +21,7 @@ examples:
     parser.add_argument("logs", metavar="LOG", nargs="+", help="files, folders or globs: JSON lines, combined, Parquet")
     parser.add_argument("--spec", metavar="FILE", help="specification to judge by (default: the policies in the logs)")
     parser.add_argument("--out", metavar="DIR", help="write report.json, report.html and Parquet files to this folder")
-    parser.add_argument("--json", action="store_true", help="for scripts: print the report as JSON")
+    parser.add_argument("--json", action="store_true", help="write the report as JSON to standard output, for scripts")
     parser.add_argument("--strict", action="store_true", help="exit with 3 if no guarantee could be judged")
     parser.add_argument("--quiet", action="store_true", help="do not show progress")
     parser.add_argument(

@@ -26,7 +26,7 @@ def add_commands(add: Callable[[str, str], argparse.ArgumentParser]) -> None:
     _add_recover(add("recover", "last resort: continue without a majority that is lost for good"))
     _add_block(add("block", "refuse the requests of a client or network"))
     _add_unblock(add("unblock", "end a block"))
-    _add_blocks(add("blocks", "list what is blocked"))
+    _add_blocks(add("blocks", "list the blocks in force"))
     _add_publish(add("publish", "publish a folder as a new release of the site"))
     _add_releases(add("releases", "list the releases of the site"))
     _add_rollback(add("rollback", "return to an earlier release of the site"))
@@ -232,7 +232,7 @@ examples:
   qosweb block 203.0.113.7 --for 1h --reason 'floods the search'
   qosweb block 203.0.113.0/24 --path /search --admin 10.0.0.1:8081"""
     parser.add_argument("target", metavar="CLIENT|NETWORK", help="203.0.113.7, 203.0.113.0/24 or 2001:db8::/32")
-    parser.add_argument("--path", metavar="P", default="", help="only requests for this path and what is below it")
+    parser.add_argument("--path", metavar="P", default="", help="only requests for this path and paths below it")
     parser.add_argument("--for", dest="time", metavar="TIME", help="end the block after this time, such as 1h")
     parser.add_argument("--reason", metavar="TEXT", default="", help="a reason, shown to operators")
     parser.add_argument("--force", action="store_true", help="also block loopback, nodes of the cluster and proxies")

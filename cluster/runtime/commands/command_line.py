@@ -38,6 +38,10 @@ def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
     member = commands.add_parser(
         "node", help="run a member with a replicated counter; each line of standard input is an entry"
     )
+    member.description = (
+        "Run a member of a group until Ctrl-C. Its state is a counter of entries, replicated at all members. Each line "
+        "of standard input is submitted as an entry; views, outcomes and status are printed as lines of JSON."
+    )
     member.epilog = """\
 examples:
   python -m cluster node --key-file cluster.key --name a --found --listen 127.0.0.1:7000
@@ -56,6 +60,10 @@ examples:
     )
     member.add_argument("--reports", action="store_true", help="also report values that the next value makes obsolete")
     sender = commands.add_parser("send", help="send a file to all members that receive, in one order, or to none")
+    sender.description = (
+        "Send a file to all members that receive. If a majority of them gets it, all of them store it, else none does. "
+        "Exit code 0: the file was accepted; 1: it was not, or the outcome is unknown; 2: wrong options or input."
+    )
     sender.epilog = """\
 examples:
   python -m cluster send site.tar --key-file cluster.key --name eve --join 127.0.0.1:7000"""
@@ -65,29 +73,37 @@ examples:
         type=_rate,
         default=0.0,
         metavar="MBIT",
-        help="Mbit/s below which no receiver slows the others: it falls behind (default: the slowest sets the rate)",
+        help="Mbit/s; a receiver that is slower falls behind and slows nobody (default: the slowest sets the rate)",
     )
     sender.add_argument(
-        "--max-rate", type=_rate, default=inf, metavar="MBIT", help="Mbit/s at most (default: what the network takes)"
+        "--max-rate", type=_rate, default=inf, metavar="MBIT", help="most Mbit/s (default: as fast as the network)"
     )
     _transfer_options(sender)
     sender.set_defaults(run=_send)
     receiver = commands.add_parser("receive", help="receive the files that members send, into a directory")
+    receiver.description = (
+        "Receive the files that other members send, until Ctrl-C. All members store them in the same order."
+    )
     receiver.epilog = """\
 examples:
   python -m cluster receive inbox --key-file cluster.key --name ann --found --listen 127.0.0.1:7000
   python -m cluster receive inbox2 --key-file cluster.key --name bob --join 127.0.0.1:7000 --count 1"""
-    receiver.add_argument("folder", type=Path, metavar="DIR", help="where to put the files")
+    receiver.add_argument("folder", type=Path, metavar="DIR", help="directory for the received files")
     receiver.add_argument("--count", type=int, metavar="N", help="stop after N files (default: run until stopped)")
     _transfer_options(receiver)
     receiver.set_defaults(run=_receive)
     key = commands.add_parser("key", help="make a cluster key")
+    key.description = "Make a random key for a new cluster. Members prove to each other that they have the key."
     key.epilog = """\
 examples:
   python -m cluster key cluster.key"""
     key.add_argument("file", type=Path, metavar="FILE", help="the new file, mode 0600; every member needs a copy")
     key.set_defaults(run=_key)
     check = commands.add_parser("check", help="check recorded traces of one group's members against the specifications")
+    check.description = (
+        "Check the traces of all members of a group, up to the first step that a specification does not allow. "
+        "Exit code 0: no violation; 1: a violation; 2: a file is not a trace."
+    )
     check.epilog = """\
 examples:
   python -m cluster check a.trace b.trace c.trace"""
@@ -179,12 +195,12 @@ def _rate(text: str) -> float:
 
 def _transfer_options(parser: argparse.ArgumentParser) -> None:
     _member_options(parser, TRANSFER_SETTINGS)
-    parser.add_argument("--spool", type=Path, metavar="DIR", help="directory for content under way")
+    parser.add_argument("--spool", type=Path, metavar="DIR", help="directory for files in transfer")
     parser.add_argument(
         "--multicast",
         type=_address,
         metavar="ADDRESS",
-        help="multicast group, such as 239.1.2.3:7000 (default: copies)",
+        help="multicast group, such as 239.1.2.3:7000 (default: a copy to each receiver)",
     )
     parser.add_argument("--interface", metavar="NAME", help="network interface of the multicast group")
 

@@ -74,7 +74,7 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
     parser = commands.add_parser("experiment", help="repeat a measurement of a paper")
     parser.description = (
         "Repeat a measurement of a paper in a simulation and with real processes, and print each of its statements "
-        "with what was measured. "
+        "with the measured values. "
         "Exit code 0: all of them hold; 1: one does not. The picture needs the extra plots."
     )
     parser.epilog = """\

@@ -24,12 +24,15 @@ if TYPE_CHECKING:
 
 def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     inspect = commands.add_parser("inspect", help="show the content of a node's data directory")
+    inspect.description = (
+        "Show whose disk a data directory is, its views, its snapshot and its last entries. Changes nothing."
+    )
     inspect.epilog = """\
 examples:
   python -m cluster inspect data/n1
   python -m cluster inspect data/n1 --json"""
     inspect.add_argument("directory", metavar="DIR", type=Path, help="the data directory of a node, running or not")
-    inspect.add_argument("--json", action="store_true", help="for programs")
+    inspect.add_argument("--json", action="store_true", help="write JSON to standard output, for scripts")
     inspect.add_argument(
         "--entries", type=int, default=inspection.ENTRIES_SHOWN, metavar="N", help="number of entries to show"
     )
