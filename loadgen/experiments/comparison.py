@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from loadgen.experiments.evidence import Evidence, ObservedRequest
     from loadgen.experiments.proxies.proxy import Proxy, ProxyTask
 
-PROMISED = {"/a": 0.6, "/b": 0.4}
+GUARANTEED = {"/a": 0.6, "/b": 0.4}
 LIFETIME_S = 0.5
 OVERLOAD = 2.0
 USUAL, IDLE, HEAVY = "/a asks for 30 %", "/a asks for nothing", "/a asks for 70 %"
@@ -86,7 +86,7 @@ def due(rows: Sequence[ObservedRequest], span_s: tuple[float, float], capacity_p
     found = 0.0
     for begin_s, end_s in windows(*span_s, 1.0):
         asked = sum(row.class_name == "/a" and begin_s <= row.asked_s < end_s for row in rows)
-        found += min(asked, PROMISED["/a"] * capacity_per_s)
+        found += min(asked, GUARANTEED["/a"] * capacity_per_s)
     return found
 
 

@@ -62,7 +62,7 @@ def farthest(found: Mapping[str, float], wanted: Mapping[str, float]) -> tuple[s
 
 def judge_shares(
     rows: Sequence[ObservedRequest],
-    promised: Mapping[str, float],
+    guaranteed: Mapping[str, float],
     span_s: tuple[float, float],
     tolerance: Tolerance,
     witness: str,
@@ -70,9 +70,9 @@ def judge_shares(
 ) -> list[Check]:
     """Check the shares over the whole span and in every window of it."""
     begin_s, end_s = span_s
-    names = list(promised)
+    names = list(guaranteed)
     whole = shares(rows, begin_s, end_s, names)
-    name, off = farthest(whole, promised)
+    name, off = farthest(whole, guaranteed)
     found = [
         Check(
             f"{witness}: each share of the bytes served{of} within {points(tolerance.whole_points)}, whole run",
@@ -83,7 +83,7 @@ def judge_shares(
     cut = windows(begin_s, end_s, tolerance.window_s)
     if cut:
         worst = max(
-            ((*farthest(shares(rows, *window, names), promised), window) for window in cut),
+            ((*farthest(shares(rows, *window, names), guaranteed), window) for window in cut),
             key=lambda item: abs(item[1]),
         )
         found.append(

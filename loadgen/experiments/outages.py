@@ -51,10 +51,10 @@ def judge_floors(
 
 
 def judge_fixed(
-    rows: Sequence[ObservedRequest], stage: OutageStage, promised: Mapping[str, float], points: float, witness: str
+    rows: Sequence[ObservedRequest], stage: OutageStage, guaranteed: Mapping[str, float], points: float, witness: str
 ) -> Check:
-    found = shares(rows, *stage.span_s, list(promised))
-    name, off = farthest(found, promised)
+    found = shares(rows, *stage.span_s, list(guaranteed))
+    name, off = farthest(found, guaranteed)
     return Check(
         f"{witness}, {stage.name}: each share within {points:g} points",
         any(found.values()) and abs(off) <= points,

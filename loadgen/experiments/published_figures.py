@@ -12,7 +12,7 @@ class PublishedRow(NamedTuple):
     """A row of table 1."""
 
     class_name: str
-    promise: str
+    guarantee: str
     percent_16k: float
     served_16k: int
     percent_128k: float

@@ -1,6 +1,6 @@
-"""Runs the demo: starts the nodes and visitors, prints instructions and events, and stops everything at the end.
+"""Runs the demo: starts the nodes and their load, prints instructions and events, and stops everything at the end.
 
-Parts: `ports`, `demo_nodes` (processes), `visitors` (load), `cluster_events` (event log), `instructions`.
+Parts: `ports`, `demo_nodes` (processes), `background_load`, `cluster_events` (event log), `instructions`.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from qosweb.demo.background_load import send_background_load
 from qosweb.demo.cluster_events import ClusterEvents, NodeSnapshot
 from qosweb.demo.demo_nodes import DemoNodes, fetch_status
 from qosweb.demo.instructions import EVENING, analyze_command, introduction
 from qosweb.demo.ports import choose_ports
-from qosweb.demo.visitors import visit_forever
 from qosweb.errors import UsageError
 
 if TYPE_CHECKING:
@@ -93,12 +93,12 @@ async def _demo(nodes: DemoNodes, keeps_logs: bool) -> int:
             evening = nodes.folder / "evening.webqos"
             evening.write_text(EVENING)
             _print(introduction(nodes, SPEC, evening, keeps_logs=keeps_logs))
-            visitors = asyncio.create_task(visit_forever(lambda: _running(nodes), random.Random(1)))
+            load = asyncio.create_task(send_background_load(lambda: _running(nodes), random.Random(1)))
             try:
                 await _print_events(nodes)
             finally:
-                visitors.cancel()
-                await asyncio.gather(visitors, return_exceptions=True)
+                load.cancel()
+                await asyncio.gather(load, return_exceptions=True)
                 with contextlib.suppress(BrokenPipeError):
                     _print("stopping...")
         _print("all nodes have ended")

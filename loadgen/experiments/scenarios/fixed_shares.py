@@ -39,7 +39,7 @@ OVERLOAD = 2.0
 
 
 class FixedShares(NamedTuple):
-    """``asked`` is in fractions of the pipe; ``promised`` in per cent of what ``always`` leaves."""
+    """``asked`` is in fractions of the pipe; ``guaranteed`` in per cent of what ``always`` leaves."""
 
     name: str
     source: str
@@ -48,7 +48,7 @@ class FixedShares(NamedTuple):
     pipe_bps: float
     sizes: Mapping[str, int]
     asked: Mapping[str, float]
-    promised: Mapping[str, float]
+    guaranteed: Mapping[str, float]
     always: str = ""
     table_1: str = ""  # the column of table 1 to show beside ours
     layout: Layout = ONE_PIPE
@@ -90,12 +90,12 @@ class FixedShares(NamedTuple):
                 checks.append(judge_served(rows, self.always, 100.0, witness))
             tolerance = self._tolerance(bench.tolerance)
             of = " to the rest" if self.always else ""
-            checks += judge_shares(rows, self.promised, span_s, tolerance, witness, of)
-        classes = list(self.promised)
+            checks += judge_shares(rows, self.guaranteed, span_s, tolerance, witness, of)
+        classes = list(self.guaranteed)
         got = shares(evidence.clients, *span_s, classes)
         fill = used(evidence.clients, span_s, pipe_bps)
         step_s = 5.0 if evidence.lasted_s >= 30 else 1.0
-        listed = ", ".join(f"{name} {got[name]:.1f} of {self.promised[name]:g}" for name in classes)
+        listed = ", ".join(f"{name} {got[name]:.1f} of {self.guaranteed[name]:g}" for name in classes)
         of_what = f" of what {self.always} left" if self.always else ""
         seen = f"Under {OVERLOAD:g} times what the pipe takes, clients got {listed} per cent{of_what}"
         if self.always:
@@ -108,7 +108,7 @@ class FixedShares(NamedTuple):
                 Panel(
                     f"Served bytes{of_what}, by clients", "seconds", "per cent",
                     share_lines(evidence.clients, classes, evidence.lasted_s, step_s),
-                    [(self.promised[name], tone) for tone, name in enumerate(classes)],
+                    [(self.guaranteed[name], tone) for tone, name in enumerate(classes)],
                 )
             ],
             tables=[self._table(evidence, got)],
@@ -124,9 +124,9 @@ class FixedShares(NamedTuple):
         rows = []
         for name in self.sizes:
             served, asked = served_of(evidence.clients, name)
-            promise = "always" if name == self.always else f"{self.promised[name]:g} %"
+            guarantee = "always" if name == self.always else f"{self.guaranteed[name]:g} %"
             share = "" if name == self.always else f"{got[name]:.2f}"
-            row = [name, promise, str(asked), str(served), f"{100 * served / max(asked, 1):.1f}", share]
+            row = [name, guarantee, str(asked), str(served), f"{100 * served / max(asked, 1):.1f}", share]
             if printed:
                 theirs = printed[name]
                 small = self.table_1 == "16k"

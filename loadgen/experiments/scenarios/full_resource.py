@@ -89,7 +89,7 @@ class FullResourceMeasurement(NamedTuple):
 class FullResourceExperiment(NamedTuple):
     name: str
     title: str
-    promised: float  # to /a, in per cent
+    guaranteed: float  # to /a, in per cent
     connections: tuple[str, ...]  # of /a and /b
     is_line: bool
     source: str = "beyond the paper"
@@ -102,7 +102,7 @@ class FullResourceExperiment(NamedTuple):
 
     def criterion(self, *, quick: bool) -> str:
         text = (
-            f"/a gets its guaranteed {self.promised:g} % of the bytes within {QUICK_POINTS if quick else POINTS:g} "
+            f"/a gets its guaranteed {self.guaranteed:g} % of the bytes within {QUICK_POINTS if quick else POINTS:g} "
             f"points from {self.settles_s:g} s on, whatever the connections of the classes, by clients and log; the "
             "node names the cause"
         )
@@ -177,8 +177,8 @@ def judge(
         if measured.server != OURS:
             continue
         said = f"{measured.connections} connections"
-        checks.append(Check(f"{said}: /a within {points:g} points of {one.promised:g} %",
-                            abs(share - one.promised) <= points, f"{share:.1f} %"))  # fmt: skip
+        checks.append(Check(f"{said}: /a within {points:g} points of {one.guaranteed:g} %",
+                            abs(share - one.guaranteed) <= points, f"{share:.1f} %"))  # fmt: skip
         checks.append(_agree(said, measured))
         if not one.is_line:
             text = f"{said}: the clients kept the node's processor full, {100 * ASLEEP_MAX:g} % of the time excepted"
@@ -200,7 +200,7 @@ def judge(
                 "% of the bytes",
                 names,
                 [Stack("/a", shares, 0), Stack("/b", [100 - share for share in shares], 1)],
-                [(one.promised, "guaranteed to /a")],
+                [(one.guaranteed, "guaranteed to /a")],
             )
         ],
         tables=[Table("Shares with other numbers of connections", head, rows)],
@@ -227,7 +227,7 @@ def _sentence(one: FullResourceExperiment, found: Sequence[FullResourceMeasureme
         if measured.server == OURS
     ]
     beside = [f"{measured.share(one.settles_s):.0f} %" for measured in found if measured.server == NGINX]
-    text = f"/a is guaranteed {one.promised:g} % and gets, by connections of /a and /b, {', '.join(parts)}"
+    text = f"/a is guaranteed {one.guaranteed:g} % and gets, by connections of /a and /b, {', '.join(parts)}"
     return f"{text}; with nginx {', '.join(beside)}." if beside else f"{text}."
 
 

@@ -14,10 +14,10 @@ from msgspec.structs import replace
 
 from loadgen.experiments import comparison
 from loadgen.experiments.comparison import (
+    GUARANTEED,
     HEAVY,
     IDLE,
     OVERLOAD,
-    PROMISED,
     SITUATIONS,
     USUAL,
     WARM_UP_S,
@@ -67,7 +67,7 @@ class Peers(NamedTuple):
         pipe_bps = bench.pipe(MB)
         lasting_s = bench.lasting(8.0, 6.0)
         capacity_per_s = pipe_bps / (SIZE + HEAD_BYTES)
-        sizes = dict.fromkeys(PROMISED, SIZE)
+        sizes = dict.fromkeys(GUARANTEED, SIZE)
         found = []
         with ExitStack() as stack:
             ours = stack.enter_context(bench.nodes(sizes, pipe_bps, spec=bench.spec()))
@@ -81,7 +81,7 @@ class Peers(NamedTuple):
             here, notes = comparison.installed_peers()
             for at, peer in enumerate(here):
                 folder = bench.scratch / f"peer{at}"
-                task = ProxyTask(upstream, folder, PROMISED, capacity_per_s, comparison.LIFETIME_S)
+                task = ProxyTask(upstream, folder, GUARANTEED, capacity_per_s, comparison.LIFETIME_S)
                 targets.append((peer.title, slow, stack.enter_context(peer.begin(f"peer{at}", task))))
             for situation, part in SITUATIONS.items():
                 asked = comparison.rates(part, capacity_per_s)
@@ -108,12 +108,12 @@ def judge(
             checks += [replace(check, text=f"{one.server}, {one.situation}: {check.text}") for check in sound]
         rows.append(
             [one.situation, one.server, f"{got.a:.1f}", f"{got.b:.1f}", f"{got.used:.1f}",
-             *(str(_denied(one.evidence, name)) for name in PROMISED),
+             *(str(_denied(one.evidence, name)) for name in GUARANTEED),
              *(str(count(one.evidence.clients, what)) for what in (FAILED, UNSENT)),
-             *(f"{p99:.2f}" if (p99 := _p99_of(one.evidence, name)) else "" for name in PROMISED)]
+             *(f"{p99:.2f}" if (p99 := _p99_of(one.evidence, name)) else "" for name in GUARANTEED)]
         )  # fmt: skip
-    promise = "/a is guaranteed 60 %, the rest goes to any class with demand"
-    told = {peer.title: peer.told for peer in comparison.PEERS_KNOWN} | dict.fromkeys(OURS, promise)
+    guarantee = "/a is guaranteed 60 %, the rest goes to any class with demand"
+    told = {peer.title: peer.told for peer in comparison.PEERS_KNOWN} | dict.fromkeys(OURS, guarantee)
     return ExperimentFindings(
         seen=_sentence(outcomes),
         checks=checks,
@@ -143,7 +143,7 @@ def describe(of: dict[str, PeerResult]) -> str:
     else:
         short = usual if not kept[0] else heavy
         said.append(f"/a is short: {short.a:.0f} % of the pipe where {short.due_a:.0f} % are due to it")
-    if heavy.b < comparison.STARVED * 100 * PROMISED["/b"]:
+    if heavy.b < comparison.STARVED * 100 * GUARANTEED["/b"]:
         said.append(f"when /a asks for more than that, /b is left {heavy.b:.0f} %")
     said.append(
         f"when /a is idle, {idle.used:.0f} % of the pipe are used"
@@ -182,7 +182,7 @@ def _in_front(outcomes: dict[str, dict[str, PeerResult]]) -> str:
 def _outcome(evidence: Evidence, span_s: tuple[float, float], pipe_bps: float) -> PeerResult:
     served = bytes_served(evidence.clients, *span_s)
     whole = pipe_bps * (span_s[1] - span_s[0]) / 100
-    a, b = (served.get(name, 0) * (SIZE + HEAD_BYTES) / SIZE / whole for name in PROMISED)
+    a, b = (served.get(name, 0) * (SIZE + HEAD_BYTES) / SIZE / whole for name in GUARANTEED)
     due_a = comparison.due(evidence.clients, span_s, pipe_bps / (SIZE + HEAD_BYTES)) * (SIZE + HEAD_BYTES) / whole
     return PeerResult(a, b, due_a, used(evidence.clients, span_s, pipe_bps), _p99_of(evidence, "/b"))
 

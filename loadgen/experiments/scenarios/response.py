@@ -27,7 +27,7 @@ LIFETIME_S = 4.0
 SERVICE_S = 1.0  # 64 KB by channels of 16 KB in 250 ms
 SLACK_S = 1.0
 WITHIN = 0.99  # of served requests; the longest one shows the longest pause of the machine
-PLAIN, PROMISES = "plain", "promises"
+PLAIN, GUARANTEES = "plain", "guarantees"
 FLAT = 1.2
 GROWS = 1.4
 
@@ -56,11 +56,11 @@ class Response(NamedTuple):
         rates = {name: 2 * part * pipe_bps / (SIZE + HEAD_BYTES) for name, part in ASKED.items()}
         with bench.nodes(dict.fromkeys(ASKED, SIZE), pipe_bps, spec=None) as nodes:
             nodes.begin(PLAIN)
-            nodes.begin(PROMISES, more=["--spec", str(bench.spec())])
+            nodes.begin(GUARANTEES, more=["--spec", str(bench.spec())])
             nodes.settle()
             bench.say(f"{sum(rates.values()) / 2:.0f} requests/s to each of two nodes for {lasting_s:g} s")
             both = bench.load(nodes.all, rates, lasting_s, nodes=nodes, spread="even")
-        return judge(both.at(PLAIN), both.at(PROMISES))
+        return judge(both.at(PLAIN), both.at(GUARANTEES))
 
 
 def judge(plain: Evidence, qos: Evidence) -> ExperimentFindings:

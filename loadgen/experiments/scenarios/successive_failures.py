@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from loadgen.experiments.nodes import NodeProcesses
     from loadgen.experiments.workbench import Workbench
 
-PROMISED = {"/a": 50.0, "/b": 30.0, "/c": 20.0}
+GUARANTEED = {"/a": 50.0, "/b": 30.0, "/c": 20.0}
 ASKED = {"/a": 0.8, "/b": 0.6, "/c": 0.6}
 SIZE = 16 * KB
 NODE_BPS = MB // 5
@@ -110,14 +110,14 @@ def judge(
     for stage in stages:
         for witness, rows in evidence.witnesses():
             checks += [
-                judge_fixed(rows, stage, PROMISED, points, witness),
+                judge_fixed(rows, stage, GUARANTEED, points, witness),
                 judge_capacity(rows, stage, fill, witness),
             ]
-    got = [shares(evidence.clients, *stage.span_s, list(PROMISED)) for stage in stages]
-    off = max(abs(farthest(one, PROMISED)[1]) for one in got)
+    got = [shares(evidence.clients, *stage.span_s, list(GUARANTEED)) for stage in stages]
+    off = max(abs(farthest(one, GUARANTEED)[1]) for one in got)
     failed = sum(row.what == "failed" for row in evidence.clients)
     marks = [Mark(when_s, what) for what, when_s in happened.items() if what.endswith("killed")]
-    classes = list(PROMISED)
+    classes = list(GUARANTEED)
     return ExperimentFindings(
         seen=f"Three of five nodes were killed one by one; a view of those left was seen {max(took):.1f} s after each "
         f"at the latest, down to {len(views[-1])} nodes, where a static majority of five would have stopped. The share "
@@ -127,7 +127,7 @@ def judge(
         panels=[
             Panel("Served bytes, by clients", "seconds", "per cent",
                   share_lines(evidence.clients, classes, evidence.lasted_s, 2.0),
-                  [(PROMISED[name], tone) for tone, name in enumerate(classes)], marks),
+                  [(GUARANTEED[name], tone) for tone, name in enumerate(classes)], marks),
             Panel("Served", "seconds", "MB/s of pages",
                   [total_line(evidence.clients, evidence.lasted_s, 2.0, "all classes", 0)], marks=marks),
         ],

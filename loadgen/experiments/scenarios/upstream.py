@@ -16,7 +16,15 @@ from typing import TYPE_CHECKING, NamedTuple
 from msgspec.structs import replace
 
 from loadgen.experiments import comparison
-from loadgen.experiments.comparison import HEAVY, OVERLOAD, PROMISED, SITUATIONS, WARM_UP_S, PeerMeasurement, PeerResult
+from loadgen.experiments.comparison import (
+    GUARANTEED,
+    HEAVY,
+    OVERLOAD,
+    SITUATIONS,
+    WARM_UP_S,
+    PeerMeasurement,
+    PeerResult,
+)
 from loadgen.experiments.evidence import DENIED, FAILED, SERVED
 from loadgen.experiments.findings import Check, ExperimentFindings, Table
 from loadgen.experiments.judging import count, judge_no_failures, judge_witnesses
@@ -76,7 +84,7 @@ class UpstreamExperiment(NamedTuple):
             nobody = stack.enter_context(NodeProcesses(bench.folder, [], cluster=False))
             targets: list[tuple[str, NodeProcesses, LoadTarget]] = [(OURS, ours, ours.begin("qosweb").wait())]
             for at, peer in enumerate(here):
-                task = ProxyTask(server, bench.scratch / f"peer{at}", PROMISED, CAPACITY_PER_S, comparison.LIFETIME_S)
+                task = ProxyTask(server, bench.scratch / f"peer{at}", GUARANTEED, CAPACITY_PER_S, comparison.LIFETIME_S)
                 targets.append((peer.title, nobody, stack.enter_context(peer.begin(f"peer{at}", task))))
             for situation, part in situations.items():
                 asked = comparison.rates(part, CAPACITY_PER_S)
@@ -138,7 +146,7 @@ def _spans(evidence: Evidence, *, fails: bool) -> dict[str, tuple[float, float]]
 def _result(rows: Sequence[ObservedRequest], span_s: tuple[float, float]) -> PeerResult:
     whole = CAPACITY_PER_S * (span_s[1] - span_s[0]) / 100
     served = [row for row in rows if row.what == SERVED and span_s[0] <= row.ended_s < span_s[1]]
-    a, b = (sum(row.class_name == name for row in served) / whole for name in PROMISED)
+    a, b = (sum(row.class_name == name for row in served) / whole for name in GUARANTEED)
     return PeerResult(a, b, comparison.due(rows, span_s, CAPACITY_PER_S) / whole, a + b, comparison.p99_s(served))
 
 
@@ -164,7 +172,7 @@ def _sentence(bars: dict[str, dict[str, PeerResult]]) -> str:
     )
     starved = sorted(
         {name for situation, of in bars.items() for name, got in of.items()
-         if name != OURS and situation.startswith(HEAVY) and got.b < comparison.STARVED * 100 * PROMISED["/b"]}
+         if name != OURS and situation.startswith(HEAVY) and got.b < comparison.STARVED * 100 * GUARANTEED["/b"]}
     )  # fmt: skip
     said = f"With nothing configured but the guarantee, {'; '.join(parts)}."
     if short:

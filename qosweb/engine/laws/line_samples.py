@@ -4,14 +4,14 @@ A kernel's smoothed round trip lags: it is ``7/8`` old with every acknowledgemen
 the fresh ones is ``old + (smoothed - old) / (1 - (7/8)^n)``. The base is the lowest round trip that any connection to
 the same peer has seen, because a connection that began in a standing queue has never seen less. Connections that were
 limited by their reader's window for half of their busy time say nothing of the line: only their bytes count.
-Pure. Neighbours: `line` is the law; `qosweb.server.pacing.tcp_info` reads the kernel.
+Pure. Neighbours: `line_rate` is the law; `qosweb.server.pacing.tcp_info` reads the kernel.
 """
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
-from qosweb.engine.laws.line import Line
+from qosweb.engine.laws.line_rate import Line
 
 PEERS_MAX = 4096
 NO_RTT = 0xFFFF_FFFF  # the kernel has none yet

@@ -13,7 +13,7 @@ from math import inf
 from time import perf_counter
 from typing import TYPE_CHECKING
 
-from qosweb.engine.laws.line import TICK_S, LineLaw, LineState
+from qosweb.engine.laws.line_rate import TICK_S, LineLaw, LineState
 from qosweb.engine.laws.line_samples import ConnectionSeries, LineSampler, TcpInfo
 from qosweb.server.pacing import tcp_info
 from qosweb.server.pacing.socket_buffers import limit_unsent

@@ -1,4 +1,4 @@
-"""Compiles parsed statements into constraints and priorities. `ATTRIBUTES` lists the kinds of guarantee."""
+"""Compiles parsed statements into constraints and priorities. `attributes` lists the kinds of guarantee."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Literal, cast
 from qosweb.webqos import values
 from qosweb.webqos.model import conditions as c
 from qosweb.webqos.model.atoms import Atoms
+from qosweb.webqos.model.attributes import ATTRIBUTES, BOUNDED, OPERATORS, WORDS, WORDS_ONLY
 from qosweb.webqos.model.lower_conditions import ConditionLowering
 from qosweb.webqos.model.lower_pages import PageSets
 from qosweb.webqos.model.model import (
@@ -34,20 +35,6 @@ from qosweb.webqos.syntax.reserved_words import RESERVED
 if TYPE_CHECKING:
     from qosweb.webqos.patterns import PagePattern
     from qosweb.webqos.syntax.positions import Span
-
-ATTRIBUTES = (
-    "server_resource", "num_requests", "num_bytes", "available", "response_time", "lifetime", "channel", "in_minority",
-    "cost",
-)  # fmt: skip
-_BOUNDED = ("server_resource", "num_requests", "num_bytes")
-_OP_OF = {"available": "=", "response_time": "<", "lifetime": "=", "channel": "=", "in_minority": "=", "cost": "="}
-_WORDS = {
-    "server_resource": ("equal", "rest"),
-    "available": ("always",),
-    "in_minority": ("serve", "deny"),
-    "cost": ("time", "bytes", "requests"),
-}
-_WORDS_ONLY = ("available", "in_minority", "cost")
 
 
 @dataclass(slots=True)
@@ -182,13 +169,13 @@ class _Lowering:
             hint = did_you_mean(attribute.text, ATTRIBUTES) or f"attributes are {', '.join(ATTRIBUTES)}"
             raise self._scope.fail(attribute.span, f"unknown attribute '{attribute.text}'", hint)
         op = {">=": ">", "<=": "<"}.get(bound.op.text, bound.op.text)
-        required = _OP_OF.get(attribute.text)
+        required = OPERATORS.get(attribute.text)
         if required is not None and op != required:
             raise self._scope.fail(bound.op.span, f"'{attribute.text}' takes '{required}', not '{bound.op.text}'")
         value = self._value(attribute.text, bound.value)
         if isinstance(value, Word) and value.word in ("equal", "rest") and op != "=":
             raise self._scope.fail(bound.op.span, f"'{value.word}' takes '=', not '{bound.op.text}'")
-        if bound.hard is not None and (op == ">" or attribute.text not in _BOUNDED or isinstance(value, Word)):
+        if bound.hard is not None and (op == ">" or attribute.text not in BOUNDED or isinstance(value, Word)):
             raise self._scope.fail(bound.hard.span, "only an upper bound can be hard", "remove 'hard'")
         if bound.hard is not None and isinstance(value, Relative):
             raise self._scope.fail(bound.hard.span, "a bound relative to other pages cannot be hard", "remove 'hard'")
@@ -234,10 +221,10 @@ class _Lowering:
         return self._amount(attribute, literal, node.scale)
 
     def _literal(self, attribute: str, node: tree.Amount) -> tree.Literal | Word:
-        words = _WORDS.get(attribute, ())
+        words = WORDS.get(attribute, ())
         value = node.value
         if isinstance(value, tree.Literal):
-            if attribute in _WORDS_ONLY:
+            if attribute in WORDS_ONLY:
                 raise self._scope.fail(value.span, f"'{attribute}' takes {_either(words)}, not '{value.text}'")
             return value
         if value.text in words:
@@ -246,9 +233,9 @@ class _Lowering:
             return Word(value.text)
         if value.text in self._scope.lets:
             literal = self._scope.named_value(value.text, value.span)
-            if attribute not in _WORDS_ONLY:
+            if attribute not in WORDS_ONLY:
                 return literal
-        if any(value.text in other for other in _WORDS.values()) and not words:
+        if any(value.text in other for other in WORDS.values()) and not words:
             raise self._scope.fail(value.span, f"'{attribute}' cannot be '{value.text}'")
         if value.text == "nodes":
             raise self._scope.fail(value.span, "expected a value, found 'nodes'", "such as 100 * nodes")
@@ -283,7 +270,7 @@ class _Lowering:
 
     def _relative(self, attribute: str, node: tree.Relative) -> Relative:
         other = node.term.attribute
-        if attribute not in _BOUNDED:
+        if attribute not in BOUNDED:
             raise self._scope.fail(node.span, f"'{attribute}' cannot be relative to other pages")
         if other.text != attribute:
             raise self._scope.fail(other.span, f"'{attribute}' can only be compared with '{attribute}'")

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-PROMISED = {"/a": 50.0, "/b": 30.0, "/c": 20.0}
+GUARANTEED = {"/a": 50.0, "/b": 30.0, "/c": 20.0}
 SPAN_S = (2.0, 42.0)
 
 
@@ -66,10 +66,10 @@ def evidence(
 
 
 def verdicts(rows: list[ObservedRequest]) -> list[bool]:
-    return [check.holds for check in judge_shares(rows, PROMISED, SPAN_S, STRICT, "clients")]
+    return [check.holds for check in judge_shares(rows, GUARANTEED, SPAN_S, STRICT, "clients")]
 
 
-def test_shares_as_promised_hold() -> None:
+def test_guaranteed_shares_hold() -> None:
     assert verdicts(served_at({"/a": 50, "/b": 30, "/c": 20})) == [True, True]
 
 
@@ -506,7 +506,7 @@ def test_what_is_said_of_a_peer_follows_from_its_numbers() -> None:
 
 
 def test_evidence_of_one_node() -> None:
-    rows = [seen("/a", 1.0, node="plain"), seen("/a", 2.0, node="promises")]
+    rows = [seen("/a", 1.0, node="plain"), seen("/a", 2.0, node="guarantees")]
     both = evidence(rows, lasted_s=5.0)
     assert both.at("plain") == evidence(rows[:1], lasted_s=5.0)
     assert both.at("nowhere") == evidence([], lasted_s=5.0)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from loadgen.experiments.comparison import PEERS_KNOWN, PROMISED
+from loadgen.experiments.comparison import GUARANTEED, PEERS_KNOWN
 from loadgen.experiments.nodes import NodeProcesses
 from loadgen.experiments.processes import CannotRun
 from loadgen.experiments.proxies.proxy import Proxy, ProxyTask
@@ -24,11 +24,11 @@ if TYPE_CHECKING:
 def test_a_peer_passes_pages_on(tmp_path: Path, peer: Peer) -> None:
     if not peer.installed():
         pytest.skip(f"needs {peer.needs} (./dev setup --full)")
-    root = make_site(tmp_path / "site", dict.fromkeys(PROMISED, 1000))
+    root = make_site(tmp_path / "site", dict.fromkeys(GUARANTEED, 1000))
     with NodeProcesses(tmp_path, ["--root", str(root)], cluster=False) as nodes:
         upstream = nodes.begin("slow").wait()
-        with peer.begin("peer", ProxyTask(upstream, tmp_path / "peer", PROMISED, 60.0, 0.5)) as proxy:
-            for name in PROMISED:
+        with peer.begin("peer", ProxyTask(upstream, tmp_path / "peer", GUARANTEED, 60.0, 0.5)) as proxy:
+            for name in GUARANTEED:
                 with urllib.request.urlopen(f"{proxy.url}{name}/page.html", timeout=10) as reply:
                     assert len(reply.read()) == 1000
         with pytest.raises(urllib.error.URLError, match="refused"):

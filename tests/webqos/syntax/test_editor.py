@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from qosweb.webqos.model.lower import ATTRIBUTES
+from qosweb.webqos.model.attributes import ATTRIBUTES
 from qosweb.webqos.model.scope import SETTINGS
 from qosweb.webqos.syntax import tree
 from qosweb.webqos.syntax.parser import parse

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from qosweb.cli import main
+from qosweb.webqos.model.attributes import ATTRIBUTES
 from qosweb.webqos.model.build import PAIRS_MAX
-from qosweb.webqos.model.lower import ATTRIBUTES
 from qosweb.webqos.model.lower_conditions import TESTS_MAX
 from qosweb.webqos.model.partition import CLASSES_MAX
 from qosweb.webqos.syntax import scanner

@@ -36,7 +36,7 @@ PAGES = {
 }
 
 
-async def visit_forever(members: Callable[[], list[DemoNode]], chance: random.Random) -> None:
+async def send_background_load(members: Callable[[], list[DemoNode]], chance: random.Random) -> None:
     """Send requests until cancelled. ``members`` returns the nodes that have not ended."""
     pages, weights = list(PAGES), list(PAGES.values())
     visits: set[asyncio.Task[None]] = set()
@@ -49,7 +49,7 @@ async def visit_forever(members: Callable[[], list[DemoNode]], chance: random.Ra
                 running = members()
                 if running and len(visits) < WAITING_MAX:
                     page = chance.choices(pages, weights)[0]
-                    visit = asyncio.create_task(_visit(session, chance.choice(running).url + page))
+                    visit = asyncio.create_task(_request_page(session, chance.choice(running).url + page))
                     visits.add(visit)
                     visit.add_done_callback(visits.discard)
         finally:
@@ -58,7 +58,7 @@ async def visit_forever(members: Callable[[], list[DemoNode]], chance: random.Ra
             await asyncio.gather(*visits, return_exceptions=True)
 
 
-async def _visit(session: aiohttp.ClientSession, url: str) -> None:
+async def _request_page(session: aiohttp.ClientSession, url: str) -> None:
     """Fetch a page and ignore the result: the nodes log it, and a node may be down on purpose."""
     try:
         async with session.get(url) as reply:

@@ -6,7 +6,7 @@ from math import inf
 
 import pytest
 
-from qosweb.engine.laws.line import RATE_MIN, TARGET_S, TICK_S, Line, LineLaw, LineState
+from qosweb.engine.laws.line_rate import RATE_MIN, TARGET_S, TICK_S, Line, LineLaw, LineState
 
 MBIT = 125_000.0
 
