@@ -107,6 +107,15 @@ class Producer:
         messages = (*self.waiting, *current, *self.retained.values())
         return next((message for message in messages if message.request == request), None)
 
+    def received(self, message: Outgoing) -> dict[str, int | None]:
+        """How many packets each receiver has, by name; None: all. One that has joined again since has dropped them."""
+        first = {member.name: joined.first for member, joined in self._context.master.joined.items()}
+        found: dict[str, int | None] = {member.name: 0 for member in self._receivers(message)}
+        for member, packets in message.progress.items():
+            is_complete, has_joined_again = member in message.complete, first.get(member.name, 0) > message.number
+            found[member.name] = 0 if has_joined_again else None if is_complete else packets
+        return found
+
     def abandon(self, request: int) -> None:
         """Gives up a message that has no outcome, and its token: the coordinator rejects the message."""
         message = self.find(request)

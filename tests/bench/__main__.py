@@ -1,6 +1,7 @@
 """``./dev bench NAME``: runs one of the benchmarks in this folder."""
 
 import importlib
+import signal
 import sys
 
 BENCHMARKS = {
@@ -39,6 +40,7 @@ def main() -> int:
         for known, what in BENCHMARKS.items():
             print(f"  ./dev bench {known:<10} {what}")
         return 2 if name else 0
+    signal.signal(signal.SIGTERM, lambda number, _frame: sys.exit(128 + number))  # ends processes and namespaces
     code: int = importlib.import_module(f"tests.bench.{name}").main(rest)
     return code
 

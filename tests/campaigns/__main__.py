@@ -2,6 +2,7 @@
 
 import ast
 import importlib
+import signal
 import sys
 from pathlib import Path
 
@@ -30,6 +31,7 @@ def main() -> int:
         for known in names():
             print(f"  ./dev campaign {known:<12} {summary(known)}")
         return 2 if name else 0
+    signal.signal(signal.SIGTERM, lambda number, _frame: sys.exit(128 + number))  # ends processes and namespaces
     code: int = importlib.import_module(f"tests.campaigns.{module(name)}").main(rest)
     return code
 

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterable, AsyncIterator, Callable
     from pathlib import Path
 
+    from cluster.bulk.producer import Outgoing
     from cluster.names import ProcessId
     from cluster.runtime.api.options import Options
     from cluster.runtime.bulk.endpoint import MulticastGroup
@@ -156,15 +157,17 @@ class Bulk:
                 raise BulkClosed("this member was closed")
             source = OutgoingFile(self._spool.directory / f"{time.monotonic_ns()}.out")
             request = self._process.send(self._loop.time(), source, min_rate / PACKET_LEN, max_rate / PACKET_LEN)
+            message = self._process.producer.find(request)
+            assert message is not None  # it waits for a token
             self._sources[request] = source
             self._drained.clear()
             decided: asyncio.Future[Outcome] = self._loop.create_future()
             self._outcomes[request] = decided
             if not min_rate:
                 self._everywhere[request] = self._loop.create_future()
-            watch = asyncio.ensure_future(self._watch(request, source, on_progress)) if on_progress else None
+            watch = asyncio.ensure_future(self._watch(message, source, on_progress)) if on_progress else None
             try:
-                await self._read(content, source, request, decided)
+                await self._read(content, source, message, decided)
                 outcome = await decided
                 if outcome is Outcome.ACCEPTED and not min_rate:
                     await self._everywhere[request]
@@ -176,26 +179,22 @@ class Bulk:
                 if watch is not None:
                     watch.cancel()
             if on_progress is not None:
-                self._report(request, source, on_progress)
+                self._report(message, source, on_progress)
             return outcome
 
     async def _read(
-        self, content: AsyncIterable[bytes], source: OutgoingFile, request: int, decided: asyncio.Future[Outcome]
+        self, content: AsyncIterable[bytes], source: OutgoingFile, message: Outgoing, decided: asyncio.Future[Outcome]
     ) -> None:
         """Reads the content to the spool, not faster than the network takes it."""
         self._driver.run()
         async for chunk in content:
             source.append(chunk)
-            while not decided.done() and source.size - self._sent(request) > AHEAD_MAX:
+            while not decided.done() and source.size - message.sent * PACKET_LEN > AHEAD_MAX:
                 await asyncio.wait([decided], timeout=self._driver.flow.heartbeat_s)
             if decided.done():
                 return
         source.is_ended = True
         self._driver.run()
-
-    def _sent(self, request: int) -> int:
-        message = self._process.producer.find(request)
-        return message.sent * PACKET_LEN if message is not None else 0
 
     def _abandon(self, request: int) -> None:
         """The content could not be read, or the caller gave up."""
@@ -207,18 +206,18 @@ class Bulk:
             source.remove()
         self._remove_sent()
 
-    async def _watch(self, request: int, source: OutgoingFile, on_progress: Callable[[SendProgress], None]) -> None:
+    async def _watch(
+        self, message: Outgoing, source: OutgoingFile, on_progress: Callable[[SendProgress], None]
+    ) -> None:
         while True:
             await asyncio.sleep(PROGRESS_S)
-            self._report(request, source, on_progress)
+            self._report(message, source, on_progress)
 
-    def _report(self, request: int, source: OutgoingFile, on_progress: Callable[[SendProgress], None]) -> None:
-        message, size = self._process.producer.find(request), source.size
-        receivers = {}
-        if message is not None:
-            for member, packets in message.progress.items():
-                receivers[member.name] = size if member in message.complete else min(size, packets * PACKET_LEN)
-        sent = size if message is None else min(size, message.sent * PACKET_LEN)
+    def _report(self, message: Outgoing, source: OutgoingFile, on_progress: Callable[[SendProgress], None]) -> None:
+        size = source.size
+        received = self._process.producer.received(message)
+        receivers = {name: size if has is None else min(size, has * PACKET_LEN) for name, has in received.items()}
+        sent = min(size, message.sent * PACKET_LEN)
         on_progress(SendProgress(size, source.is_ended, sent, receivers, self.repeated, self.naks_received))
 
     # ---- receiving

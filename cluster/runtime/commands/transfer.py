@@ -37,6 +37,7 @@ DRAW_S = 0.2  # between two drawings of the progress bars of a receiver
 UNUSABLE_NAME = (errno.EISDIR, errno.ENAMETOOLONG, errno.EILSEQ, errno.EINVAL)  # a sender must not end a receiver
 LOOK_S = 0.5  # between two looks at the primary view
 CUT_OFF_S = 2.0  # without a primary view, before the user is told
+NAMES_MAX = 8  # of receivers without the file, in a summary
 ATTEMPTS = 5  # a message is rejected when the coordinator changes: it is sent again
 
 
@@ -134,10 +135,13 @@ def _size(path: Path) -> int:
 
 def fate(outcome: Outcome, progress: SendProgress) -> str:
     """The outcome of the transfer of a file, in words."""
-    if outcome is Outcome.REJECTED and not progress.receivers:
+    if outcome is Outcome.REJECTED and not any(progress.receivers.values()):
         return "rejected, no receiver got anything (do all members have the same --multicast?)"
-    done = sum(received >= progress.size for received in progress.receivers.values())
-    return f"{outcome.value}, {done} of {len(progress.receivers)} receivers have it"
+    without = sorted(name for name, received in progress.receivers.items() if received < progress.size)
+    total = len(progress.receivers)
+    counts = f"{outcome.value}, {total - len(without)} of {total} receivers have it"
+    names = ", ".join(map(printable, without[:NAMES_MAX])) + (", ..." if len(without) > NAMES_MAX else "")
+    return f"{counts} (without it: {names})" if without and outcome is not Outcome.REJECTED else counts
 
 
 def _rate(size: int, seconds: float) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from cluster.bulk.effects import MessageResolved, Outcome
+from cluster.bulk.master import AddMember, Grant, RemoveMember
 from cluster.bulk.packets import (
     T_MAX,
     DataPacket,
@@ -132,6 +133,21 @@ def test_a_slow_consumer_falls_behind_if_the_sender_chose_so() -> None:
     single.beats(2)
     assert single.sent(TokenRequest)
     assert single.process.context.flow.window_min == 2
+
+
+def test_what_receivers_have_counts_those_that_have_not_told_and_not_those_that_joined_again() -> None:
+    single = producing(2)
+    single.apply(Grant(B, 1))
+    message = single.process.producer.retained[4]
+    assert single.process.producer.received(message) == {"a": 0, "c": 0}
+    single.receive(C, ProgressReport(single.header(), 4, 1, False, 99))
+    single.receive(A, ProgressReport(single.header(), 4, 2, True, 99))
+    assert single.process.producer.received(message) == {"a": None, "c": 1}
+    single.apply(AddMember(A, 2, with_state=False))
+    assert single.process.producer.received(message) == {"a": 0, "c": 1}
+    single.apply(RemoveMember(C, 3))
+    single.receive(C, ProgressReport(single.header(), 4, 2, True, 99))
+    assert single.process.producer.received(message) == {"a": 0, "c": None}  # it has the file, and has left
 
 
 def test_what_a_producer_learns_comes_before_its_data() -> None:

@@ -197,6 +197,39 @@ def test_a_slow_consumer_slows_all_or_falls_behind(tmp_path: Path) -> None:
     run(story)
 
 
+def test_progress_names_the_receivers_that_got_nothing(tmp_path: Path) -> None:
+    async def story() -> None:
+        members = await three(tmp_path)
+        members[2]._driver.codec.open = lambda datagram: None  # type: ignore[method-assign]  # noqa: ARG005
+        reports: list[SendProgress] = []
+        outcome = await members[0].send(chunks(b"content"), reports.append, min_rate=1e6)
+        assert outcome is Outcome.ACCEPTED
+        assert reports[-1].receivers["c"] == 0
+        assert 7 in (reports[-1].receivers["a"], reports[-1].receivers["b"])
+        await close(members)
+
+    run(story)
+
+
+def test_the_last_progress_counts_receivers_also_when_the_message_is_not_kept_any_more(tmp_path: Path) -> None:
+    async def story() -> None:
+        members = await three(tmp_path)
+        sender, loop, resolve = members[0], asyncio.get_running_loop(), members[0].on_everywhere
+        sender.on_everywhere = lambda request: loop.call_later(0.1, drop, request)  # type: ignore[method-assign,assign]
+
+        def drop(request: int) -> None:
+            assert not sender._process.producer.current
+            sender._process.producer.retained.clear()
+            resolve(request)
+
+        reports: list[SendProgress] = []
+        assert await sender.send(chunks(b"content"), reports.append) is Outcome.ACCEPTED
+        assert reports[-1].receivers == dict.fromkeys("abc", 7)
+        await close(members)
+
+    run(story)
+
+
 def test_a_minority_does_not_send(tmp_path: Path) -> None:
     async def story() -> None:
         members = await three(tmp_path)

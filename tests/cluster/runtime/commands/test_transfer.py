@@ -174,9 +174,10 @@ def test_the_fate_of_a_file() -> None:
     def progress(**receivers: int) -> SendProgress:
         return SendProgress(100, True, 100, receivers, 0, 0)
 
-    assert fate(Outcome.ACCEPTED, progress(a=100, b=99)) == "accepted, 1 of 2 receivers have it"
+    assert fate(Outcome.ACCEPTED, progress(a=100, b=100)) == "accepted, 2 of 2 receivers have it"
+    assert fate(Outcome.ACCEPTED, progress(a=100, b=99)) == "accepted, 1 of 2 receivers have it (without it: b)"
     assert fate(Outcome.REJECTED, progress(a=7)) == "rejected, 0 of 1 receivers have it"
-    assert "do all members have the same --multicast?" in fate(Outcome.REJECTED, progress())
+    assert "do all members have the same --multicast?" in fate(Outcome.REJECTED, progress(a=0))
 
 
 def test_a_rate_that_is_none_is_refused(transfers: Transfers) -> None:
