@@ -19,8 +19,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from loadgen.experiments.namespaces import NamespaceNetwork
 from loadgen.experiments.nodes import NodePlace, NodeProcesses
+from tests.support.cut_network import CutNetwork
 from tests.support.nodes import COMMAND, environment
 from tests.support.waiting import wait_for
 
@@ -64,7 +64,7 @@ print(json.dumps(found))
 class Round:
     """One cluster and one fault."""
 
-    def __init__(self, folder: Path, spaces: NamespaceNetwork, nodes: NodeProcesses) -> None:
+    def __init__(self, folder: Path, spaces: CutNetwork, nodes: NodeProcesses) -> None:
         self.spaces = spaces
         self.nodes = nodes
         self.site = folder / "site"
@@ -144,7 +144,7 @@ def main(arguments: list[str]) -> int:
     for name in options.only:
         with (
             tempfile.TemporaryDirectory(prefix="multicast-") as scratch,
-            NamespaceNetwork(NAMES) as spaces,
+            CutNetwork(NAMES) as spaces,
             NodeProcesses(Path(scratch), ["--site"], cluster=True) as nodes,
         ):
             try:

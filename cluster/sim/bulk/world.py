@@ -66,7 +66,8 @@ class BulkNode:
         self.is_starved = False  # data packets to this node are lost
         self.is_deaf = False  # all packets to this node are lost, and no view shows it
         self.wake_at = inf
-        self.sends_left = inf  # packets until it crashes
+        self.sends_left = inf  # packets to send until it crashes
+        self.inputs_left = inf  # packets and ordered entries until it crashes: it handles the last, and says nothing
         self.forget()
 
     def forget(self) -> None:
@@ -137,7 +138,7 @@ class BulkWorld:
             self.fallen.setdefault(node.id, node.spool)
             node.process = None
             node.in_primary = False
-            node.sends_left = inf
+            node.sends_left = node.inputs_left = inf
             self.events.after(DETECT_S, self._agree_on_view)
 
     def restart(self, name: str) -> None:
@@ -251,7 +252,7 @@ class BulkWorld:
         while node.position < end and node.process is not None:
             entry = self.log[node.position]
             node.position += 1
-            self._do(node, lambda p, entry=entry: p.apply(self.now, entry))  # type: ignore[misc]
+            self._input(node, lambda p, entry=entry: p.apply(self.now, entry))  # type: ignore[misc]
 
     def _propose(self, node: BulkNode, entry: Entry) -> None:
         if node.in_primary:
@@ -278,6 +279,15 @@ class BulkWorld:
             request = process.send(self.now, source, rate_min)
             node.sources[request] = b"".join(source.packets)
             self._do(node, lambda p: p.tick(self.now))
+
+    def _input(self, node: BulkNode, step: Callable[[BulkProcess], None]) -> None:
+        """A packet or an entry of the order arrives."""
+        node.inputs_left -= 1
+        if node.inputs_left >= 0:
+            self._do(node, step)
+        elif node.process is not None:
+            step(node.process)
+            self.crash(node.name)
 
     def _do(self, node: BulkNode, step: Callable[[BulkProcess], None]) -> None:
         process = node.process
@@ -419,7 +429,7 @@ class BulkWorld:
         node = self.nodes[to]
         if node.process is not None and to in self._side(sender.name):
             self.handled += 1
-            self._do(node, lambda p: p.received(self.now, sender, packet))
+            self._input(node, lambda p: p.received(self.now, sender, packet))
 
     # ---- the end of a run
 
@@ -440,7 +450,8 @@ class BulkWorld:
         self.ambushes = 0
         self.leaver = ""
         for name, node in self.nodes.items():
-            node.slow_s, node.is_deaf, node.is_starved, node.sends_left = 0.0, False, False, inf
+            node.slow_s, node.is_deaf, node.is_starved = 0.0, False, False
+            node.sends_left = node.inputs_left = inf
             self.restart(name)
         self.heal()
         self._run_until(self.now + REST_S, self._all_members)

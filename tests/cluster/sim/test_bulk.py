@@ -1,4 +1,4 @@
-"""The multicast transport in its simulator: fixed seeds, a coordinator that crashes at every packet, mutants."""
+"""The multicast transport in its simulator: fixed seeds, mutants, crashes of the coordinator at every boundary."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ MUTANT_SEEDS = 3
 LONG_S = 60.0  # virtual
 REPAIRED_S = 10.0  # virtual; at eight packets per heartbeat, 2,000 packets take five seconds
 JOINED_S = 0.5  # after this time all processes are members, without faults
-SENDS_MIN = 40  # packets that the coordinator sends in the enumerated run, at least
+BOUNDARIES_MIN = 40  # of each kind in the enumerated run, at least
 
 # Faults and events that the seeds must reach; otherwise they test the wrong things.
 HAVE_TO_OCCUR = (
@@ -74,14 +74,15 @@ def test_the_faults_took_effect() -> None:
     assert [what for what in HAVE_TO_OCCUR if not met[what]] == []
 
 
-def run_with_coordinator_crash(sends: int, *, with_state: bool) -> tuple[RunResult, bool]:
-    """Three members send; the coordinator crashes instead of sending its packet number `sends`, then restarts.
+def run_with_coordinator_crash(boundary: str, number: int, *, with_state: bool) -> tuple[RunResult, bool]:
+    """Three members send. The coordinator crashes at a boundary between two messages, and restarts.
 
-    Also returns whether the coordinator got that far.
+    It crashes instead of sending its packet `number`, or when it has handled the packet or ordered entry `number`,
+    before it sends anything. Also returns whether the coordinator got that far.
     """
     world = BulkWorld(1, "abc", with_state=with_state)
     world.events.run_until(JOINED_S)
-    world.nodes["a"].sends_left = sends
+    setattr(world.nodes["a"], boundary, number)
     for name in world.nodes:
         world.send(name, 3)
     world.events.at(1.5, world.restart, "a")
@@ -89,14 +90,15 @@ def run_with_coordinator_crash(sends: int, *, with_state: bool) -> tuple[RunResu
     return result, "the coordinator crashed" in world.sometimes
 
 
+@pytest.mark.parametrize("boundary", ["sends_left", "inputs_left"])
 @pytest.mark.parametrize("with_state", [False, True])
-def test_the_coordinator_crashes_at_every_packet(with_state: bool) -> None:
-    sends, has_crashed = 0, True
+def test_the_coordinator_crashes_at_every_message_boundary(boundary: str, with_state: bool) -> None:
+    number, has_crashed = 0, True
     while has_crashed:
-        outcome, has_crashed = run_with_coordinator_crash(sends, with_state=with_state)
-        assert outcome.failure is None, f"crash at packet {sends}: {outcome.failure.text}"
-        sends += 1
-    assert sends > SENDS_MIN
+        outcome, has_crashed = run_with_coordinator_crash(boundary, number, with_state=with_state)
+        assert outcome.failure is None, f"{boundary} {number}: {outcome.failure.text}"
+        number += 1
+    assert number > BOUNDARIES_MIN
 
 
 def test_a_long_lossy_transfer_reaches_all() -> None:

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from loadgen.experiments.namespaces import NamespaceNetwork, NamespacesUnavailable
+from loadgen.experiments.namespaces import NamespacesUnavailable
 from tests.cluster.runtime.commands.transfers import LARGE, SLOWLY, Transfers, content
+from tests.support.cut_network import CutNetwork
 from tests.support.waiting import wait_for
 
 if TYPE_CHECKING:
@@ -19,9 +20,9 @@ NAMES = "abcx"
 
 
 @pytest.fixture
-def network() -> Iterator[NamespaceNetwork]:
+def network() -> Iterator[CutNetwork]:
     try:
-        with NamespaceNetwork(list(NAMES)) as made:
+        with CutNetwork(list(NAMES)) as made:
             yield made
     except NamespacesUnavailable as error:
         pytest.skip(str(error))
@@ -30,7 +31,7 @@ def network() -> Iterator[NamespaceNetwork]:
 class SixNetwork:
     """The same namespaces, with IPv6 addresses."""
 
-    def __init__(self, network: NamespaceNetwork) -> None:
+    def __init__(self, network: CutNetwork) -> None:
         self.at = network.at
         for name in NAMES:
             command = ["ip", "address", "add", f"{self.address(name)[1:-1]}/64", "dev", "eth0", "nodad"]
@@ -40,7 +41,7 @@ class SixNetwork:
         return f"[fd78::{NAMES.index(name) + 1}]"
 
 
-def sent_bytes(network: NamespaceNetwork, name: str) -> int:
+def sent_bytes(network: CutNetwork, name: str) -> int:
     """Bytes that have left the interface of this member."""
     statistics = network.within(name, Path("/proc/thread-self/net/dev").read_bytes).decode()
     (line,) = (line for line in statistics.splitlines() if line.strip().startswith("eth0:"))
@@ -48,7 +49,7 @@ def sent_bytes(network: NamespaceNetwork, name: str) -> int:
 
 
 @pytest.mark.parametrize("group", ["239.255.71.9:7009", "[ff02::7109]:7009"])
-def test_one_copy_goes_to_a_multicast_group(tmp_path: Path, network: NamespaceNetwork, group: str) -> None:
+def test_one_copy_goes_to_a_multicast_group(tmp_path: Path, network: CutNetwork, group: str) -> None:
     place = SixNetwork(network) if group.startswith("[") else network
     with Transfers(tmp_path, place, "--multicast", group, "--interface", "eth0") as transfers:  # type: ignore[arg-type]
         for name in "abc":
@@ -61,9 +62,10 @@ def test_one_copy_goes_to_a_multicast_group(tmp_path: Path, network: NamespaceNe
         assert sent_bytes(network, "x") - before < 1.5 * LARGE
 
 
-def test_a_partition_in_the_middle_of_a_transfer(tmp_path: Path, network: NamespaceNetwork) -> None:
+@pytest.mark.parametrize("options", [(), ("--multicast", "239.255.71.9:7009", "--interface", "eth0")])
+def test_a_partition_in_the_middle_of_a_transfer(tmp_path: Path, network: CutNetwork, options: tuple[str, ...]) -> None:
     """The majority goes on. The member that was cut off continues, or says what it missed."""
-    with Transfers(tmp_path, network) as transfers:
+    with Transfers(tmp_path, network, *options) as transfers:
         for name in "abc":
             transfers.receiver(name)
         transfers.sender("x", content(LARGE), *SLOWLY)
