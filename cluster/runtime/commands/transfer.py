@@ -38,6 +38,7 @@ UNUSABLE_NAME = (errno.EISDIR, errno.ENAMETOOLONG, errno.EILSEQ, errno.EINVAL)  
 LOOK_S = 0.5  # between two looks at the primary view
 CUT_OFF_S = 2.0  # without a primary view, before the user is told
 NAMES_MAX = 8  # of receivers without the file, in a summary
+SILENT_S = 5.0  # without a packet at a receiver, before the user is told
 ATTEMPTS = 5  # a message is rejected when the coordinator changes: it is sent again
 
 
@@ -151,21 +152,41 @@ def _rate(size: int, seconds: float) -> str:
 async def _send_until_decided(bulk: Bulk, path: Path, rates: dict[str, float]) -> tuple[Outcome, SendProgress]:
     """The outcome, and the last progress without the sender among the receivers."""
     outcome = Outcome.REJECTED
-    bars = ProgressBars(sys.stderr)
-    last = SendProgress(0, False, 0, {}, 0, 0)
+    view = SenderView(bulk.replica.me.name, _size(path))
     for _ in range(ATTEMPTS):
-        total = _size(path)
-
-        def draw(progress: SendProgress, total: int = total) -> None:
-            nonlocal last
-            receivers = {name: done for name, done in progress.receivers.items() if name != bulk.replica.me.name}
-            last = msgspec.structs.replace(progress, receivers=receivers)
-            bars.draw({name: (done, max(total, progress.size)) for name, done in receivers.items()})
-
-        outcome = await bulk.send(_read(path), draw, **rates)
+        outcome = await bulk.send(_read(path), view.draw, **rates)
         if outcome is not Outcome.REJECTED:
             break
-    return outcome, last
+    return outcome, view.last
+
+
+class SenderView:
+    """Display of a sender: a progress bar for each receiver, and the receivers that nothing reaches."""
+
+    def __init__(self, me: str, size: int) -> None:
+        self._me = me
+        self._size = size
+        self._begun: float | None = None  # when the first packets were sent
+        self._silent: set[str] = set()  # of which the user was told
+        self._bars = ProgressBars(sys.stderr)
+        self.last = SendProgress(0, False, 0, {}, 0, 0)
+
+    def draw(self, progress: SendProgress) -> None:
+        receivers = {name: done for name, done in progress.receivers.items() if name != self._me}
+        self.last = msgspec.structs.replace(progress, receivers=receivers)
+        if progress.sent and self._begun is None:
+            self._begun = time.monotonic()
+        if self._begun is not None and time.monotonic() >= self._begun + SILENT_S:
+            self._tell_silent(sorted(name for name, done in receivers.items() if not done))
+        total = max(self._size, progress.size)
+        self._bars.draw({name: (done, total) for name, done in receivers.items()})
+
+    def _tell_silent(self, names: list[str]) -> None:
+        for name in names:
+            if name not in self._silent:
+                self._silent.add(name)
+                self._bars.clear()
+                print(f"{printable(name)} has received nothing yet (does it have the same --multicast?)", flush=True)
 
 
 async def _read(path: Path) -> AsyncIterator[bytes]:

@@ -53,6 +53,15 @@ def test_a_sender_that_is_told_to_end_leaves_nothing_on_the_disk(transfers: Tran
     assert "Traceback" not in transfers.log("x")
 
 
+def test_a_sender_says_who_receives_nothing(transfers: Transfers) -> None:
+    for name in "ab":
+        transfers.receiver(name)
+    transfers.sender("x", content(LARGE), "--multicast", "239.255.71.9:7011", "--interface", "lo")
+    for name in "ab":
+        line = f"{name} has received nothing yet (does it have the same --multicast?)"
+        wait_for(lambda line=line: line in transfers.log("x"), "the sender to notice")  # type: ignore[misc]
+
+
 def test_a_dead_coordinator_is_replaced(transfers: Transfers) -> None:
     for name in "abcd":
         transfers.receiver(name)
