@@ -268,7 +268,7 @@ class Consumer:
             return
         message.tell_at = context.now + COMPLETE_BEATS * context.flow.heartbeat_s
         if context.coordinator is not None:
-            context.send(context.coordinator, Complete(self._header(), number))
+            context.send(context.coordinator, Complete(self._header(), number, context.master.views))
 
     def _tell_ready(self) -> None:
         context = self._context
@@ -278,7 +278,7 @@ class Consumer:
             return
         self.ready_at = context.now + COMPLETE_BEATS * context.flow.heartbeat_s
         if context.coordinator is not None:
-            context.send(context.coordinator, Complete(self._header(), self._first))
+            context.send(context.coordinator, Complete(self._header(), self._first, context.master.views))
 
     def _advance(self) -> None:
         statuses = self._context.statuses

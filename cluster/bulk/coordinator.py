@@ -94,6 +94,8 @@ class Coordinator:
     def on_complete(self, sender: ProcessId, packet: Complete) -> None:
         master = self._context.master
         joined = master.joined.get(sender)
+        if packet.view != master.views:  # late: the sender may have restarted since
+            return
         if joined is not None and joined.first == packet.number:
             if not joined.is_ready:
                 self._propose(MarkReady(sender, packet.number))

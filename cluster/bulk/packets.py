@@ -154,9 +154,13 @@ class JoinConfirm(Packet, frozen=True, tag=8):
 
 
 class Complete(Packet, frozen=True, tag=9):
-    """The sender has all packets of this message; if it joined by this message: it has the state before it."""
+    """The sender has all packets of this message; if it joined by this message: it has the state before it.
+
+    `view`: the number of the primary view in which it says so. A process that restarts comes back in another one.
+    """
 
     number: Count
+    view: Count
 
 
 class ProgressReport(Packet, frozen=True, tag=10):

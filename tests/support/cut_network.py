@@ -7,7 +7,7 @@ the sides. Needs nft.
 from __future__ import annotations
 
 import subprocess
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 from loadgen.experiments.namespaces import NamespaceNetwork, NamespacesUnavailable
 
@@ -17,6 +17,10 @@ if TYPE_CHECKING:
 
 class CutNetwork(NamespaceNetwork):
     """Namespaces whose partitions stop every frame, except those from and to the clients."""
+
+    def __enter__(self) -> Self:
+        super().__enter__()
+        return self
 
     def part(self, *sides: Sequence[str]) -> None:
         super().part(*sides)

@@ -58,6 +58,13 @@ BULK_MUTANTS: tuple[Mutant, ...] = (
         "an accepted message is lost with its producer",
     ),
     Mutant(
+        "votes of an earlier view count", COORDINATOR,
+        "        if packet.view != master.views:",
+        "        if False:",
+        "a member that restarted without the message is counted among those that have it",
+        shown_by=310_058,
+    ),
+    Mutant(
         "a failed producer is not noticed", COORDINATOR,
         "            if now >= self._heard.setdefault(number, now) + beats * beat:",
         "            if False:",

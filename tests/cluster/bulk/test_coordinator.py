@@ -50,9 +50,9 @@ def test_a_repeated_request_gets_the_same_token() -> None:
 
 def test_an_acceptance_is_ordered_before_it_is_announced() -> None:
     single = granted()
-    single.receive(B, Complete(single.header(), 4))
+    single.receive(B, Complete(single.header(), 4, 1))
     assert proposed(single) == []
-    single.receive(C, Complete(single.header(), 4))
+    single.receive(C, Complete(single.header(), 4, 1))
     effects = single.take()
     assert [effect.entry for effect in effects if isinstance(effect, Propose)] == [Accept(4, (B, C), 1)]
     headers = [effect.packet.header for effect in effects if hasattr(effect, "packet")]
@@ -64,12 +64,14 @@ def test_an_acceptance_is_ordered_before_it_is_announced() -> None:
 def test_votes_do_not_survive_a_change_of_the_view() -> None:
     """A member that restarted has the same name and not the message: those that still have it tell so again."""
     single = granted()
-    single.receive(B, Complete(single.header(), 4))
+    single.receive(B, Complete(single.header(), 4, 1))
     single.apply(ChangeView((A, C)))
     single.apply(ChangeView((A, B, C)))
-    single.receive(C, Complete(single.header(), 4))
+    single.receive(C, Complete(single.header(), 4, 3))
     assert proposed(single) == []
-    single.receive(B, Complete(single.header(), 4))
+    single.receive(B, Complete(single.header(), 4, 1))  # it was on its way when b restarted
+    assert proposed(single) == []
+    single.receive(B, Complete(single.header(), 4, 3))
     assert proposed(single) == [Accept(4, (B, C), 3)]
 
 

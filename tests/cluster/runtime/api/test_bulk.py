@@ -215,13 +215,16 @@ def test_the_last_progress_counts_receivers_also_when_the_message_is_not_kept_an
     async def story() -> None:
         members = await three(tmp_path)
         sender, loop, resolve = members[0], asyncio.get_running_loop(), members[0].on_everywhere
-        sender.on_everywhere = lambda request: loop.call_later(0.1, drop, request)  # type: ignore[method-assign,assign]
+
+        def later(request: int) -> None:
+            loop.call_later(0.1, drop, request)
 
         def drop(request: int) -> None:
             assert not sender._process.producer.current
             sender._process.producer.retained.clear()
             resolve(request)
 
+        sender.on_everywhere = later  # type: ignore[method-assign]
         reports: list[SendProgress] = []
         assert await sender.send(chunks(b"content"), reports.append) is Outcome.ACCEPTED
         assert reports[-1].receivers == dict.fromkeys("abc", 7)

@@ -17,7 +17,7 @@ from cluster.runtime.bulk.datagrams import (
 from cluster.runtime.bulk.spool import PACKET_LEN
 
 A, B = ProcessId("a", 1), ProcessId("b", 2)
-PACKET = Complete(Header(1, 1, (), Parameters(20, 64, 12)), 5)
+PACKET = Complete(Header(1, 1, (), Parameters(20, 64, 12)), 5, 1)
 SHORT = ShortHeader(
     1,
     5,

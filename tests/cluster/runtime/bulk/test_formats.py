@@ -42,7 +42,7 @@ PACKETS: list[packets.ControlPacket] = [
     packets.TokenGrant(HEADER, 9, 3),
     packets.JoinRequest(HEADER, 4, True),
     packets.JoinConfirm(HEADER, 4, 2, (A, B), None),
-    packets.Complete(HEADER, 2),
+    packets.Complete(HEADER, 2, 9),
     packets.ProgressReport(HEADER, 2, 7, False, 9),
 ]
 DATA_PACKETS = [
