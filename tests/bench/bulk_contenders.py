@@ -179,8 +179,8 @@ def bulk(run: Run) -> Transfer:
     told_naks = [re.findall(r"(\d+) NAKs", run.log(name)) for name in network.receivers]
     found.naks = sum(int(one[-1]) for one in told_naks if one)
     overruns = sum(network.overruns().values())
-    again = re.findall(r"\d+ packets sent again", run.log(SENDER))
-    found.note = f"group {group_bytes / content.stat().st_size:.3f}, {overruns} overruns, {' '.join(again)}"
+    told_again = re.findall(r"\d+ of \d+ receivers have it|\d+ packets sent again", run.log(SENDER))
+    found.note = f"group {group_bytes / content.stat().st_size:.3f}, {overruns} overruns, {', '.join(told_again)}"
     return found
 
 

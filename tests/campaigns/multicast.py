@@ -33,11 +33,11 @@ HTTP_S = 1.0
 TRANSFER_S = 120.0
 WATCH_S = 4.0  # after the fault, at least: the group notices it within this time
 
-# Requests to each address, one after the other, until the standard input ends. Prints the longest time and the number
-# of requests and of failures.
+# Requests to each address, one after the other, until the standard input ends. Prints a line when each has answered
+# once, and at the end the longest time and the number of requests and of failures.
 _VISITOR = """
 import http.client, json, sys, threading, time
-ended, found = threading.Event(), {}
+ended, found, begun = threading.Event(), {}, threading.Barrier(len(sys.argv) - 1)
 def visit(address):
     longest = count = failed = 0
     while not ended.is_set():
@@ -50,6 +50,8 @@ def visit(address):
         except OSError:
             failed += 1
         longest, count = max(longest, time.monotonic() - began), count + 1
+        if count == 1 and not begun.wait():
+            print("visiting", flush=True)
         ended.wait(0.01)
     found[address] = (longest, count, failed)
 threads = [threading.Thread(target=visit, args=(address,)) for address in sys.argv[1:]]
@@ -104,9 +106,12 @@ class Round:
         assert first.wait(60) == 0, first.stdout.read() if first.stdout else ""
         (self.site / "film.bin").write_bytes(random.Random(1).randbytes(megabytes * 1_000_000))
         remaining = tuple(name for name in NAMES if name != hit)
-        publishing, watched = self.publish("n3"), "n2" if hit != "n2" else "n1"
-        wait_for(lambda: self.multicast(watched)["receiving"] > 1_000_000 or None, "the transfer", 60)
+        watched = "n2" if hit != "n2" else "n1"
         with self.visitors(remaining) as visitors:
+            assert visitors.stdout is not None
+            visitors.stdout.readline()
+            publishing = self.publish("n3")
+            wait_for(lambda: self.multicast(watched)["receiving"] > 1_000_000 or None, "the transfer", 60)
             fault(self)
             enough = time.monotonic() + WATCH_S
             code = publishing.wait(TRANSFER_S)
