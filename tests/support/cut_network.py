@@ -7,6 +7,7 @@ the sides. Needs nft.
 from __future__ import annotations
 
 import subprocess
+from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 from loadgen.experiments.namespaces import NamespaceNetwork, NamespacesUnavailable
@@ -21,6 +22,12 @@ class CutNetwork(NamespaceNetwork):
     def __enter__(self) -> Self:
         super().__enter__()
         return self
+
+    def sent_bytes(self, name: str) -> int:
+        """Bytes that have left the interface of this node."""
+        statistics = self.within(name, Path("/proc/thread-self/net/dev").read_bytes).decode()
+        (line,) = (line for line in statistics.splitlines() if line.strip().startswith("eth0:"))
+        return int(line.split(":")[1].split()[8])
 
     def part(self, *sides: Sequence[str]) -> None:
         super().part(*sides)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import subprocess
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -15,6 +14,7 @@ from tests.support.waiting import wait_for
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
 NAMES = "abcx"
 
@@ -41,25 +41,18 @@ class SixNetwork:
         return f"[fd78::{NAMES.index(name) + 1}]"
 
 
-def sent_bytes(network: CutNetwork, name: str) -> int:
-    """Bytes that have left the interface of this member."""
-    statistics = network.within(name, Path("/proc/thread-self/net/dev").read_bytes).decode()
-    (line,) = (line for line in statistics.splitlines() if line.strip().startswith("eth0:"))
-    return int(line.split(":")[1].split()[8])
-
-
 @pytest.mark.parametrize("group", ["239.255.71.9:7009", "[ff02::7109]:7009"])
 def test_one_copy_goes_to_a_multicast_group(tmp_path: Path, network: CutNetwork, group: str) -> None:
     place = SixNetwork(network) if group.startswith("[") else network
     with Transfers(tmp_path, place, "--multicast", group, "--interface", "eth0") as transfers:  # type: ignore[arg-type]
         for name in "abc":
             transfers.receiver(name)
-        before = sent_bytes(network, "x")
+        before = network.sent_bytes("x")
         transfers.sender("x", content(LARGE))
         assert transfers.end("x") == 0, transfers.log("x")
         for name in "abc":
             wait_for(lambda name=name: transfers.has(name, "x.bin", content(LARGE)), "the transfer")  # type: ignore[misc]
-        assert sent_bytes(network, "x") - before < 1.5 * LARGE
+        assert network.sent_bytes("x") - before < 1.5 * LARGE
 
 
 @pytest.mark.parametrize("options", [(), ("--multicast", "239.255.71.9:7009", "--interface", "eth0")])
