@@ -133,7 +133,7 @@ class NodeCollector(Collector):
             "qosweb_resource_limit_slots", "Slots of an upstream server, found or set.", labels=names
         )
         used = GaugeMetricFamily("qosweb_resource_in_use_slots", "Slots in use, by all nodes.", labels=names)
-        part = GaugeMetricFamily("qosweb_resource_in_use_ratio", "What is in use of the limit.", labels=names)
+        part = GaugeMetricFamily("qosweb_resource_in_use_ratio", "Used part of the limit.", labels=names)
         waiting = GaugeMetricFamily("qosweb_resource_waiting_requests", "Requests that wait for it.", labels=names)
         short = GaugeMetricFamily(
             "qosweb_resource_contended", "Whether requests wait for this limit.", labels=[*names, "cause"]
