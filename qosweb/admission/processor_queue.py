@@ -66,6 +66,7 @@ class ProcessorQueue:
         self.queues_all = False  # requests have to wait for their turns
         self.switches = 0  # how often the processor became full
         self._connections: Callable[[], int] = lambda: 0
+        self._after_turn: Callable[[float], None] = lambda _began: None
         self._loop = loop
         self._engine = engine
         self._accounts = accounts
@@ -77,9 +78,13 @@ class ProcessorQueue:
         self._shares_at = -inf
         self._weights = ActiveWeights()
 
-    def start(self, connections: Callable[[], int]) -> None:
-        """Watch the processor from now on. `connections` counts those that are open."""
+    def start(self, connections: Callable[[], int], after_turn: Callable[[float], None]) -> None:
+        """Watch the processor from now on.
+
+        `connections` counts those that are open; `after_turn` is called after each turn, with the time when it began.
+        """
         self._connections = connections
+        self._after_turn = after_turn
         self._clock.watch(self.check)
 
     def shortage(self) -> ProcessorShortage | None:
@@ -179,6 +184,7 @@ class ProcessorQueue:
         try:
             order.run(now)
         finally:
+            self._after_turn(now)
             self._runs = order.waiting > 0
             if not self._runs:
                 self._waiting_since = inf
@@ -215,7 +221,7 @@ class ProcessorQueue:
 class ProcessorWait(Wait):
     """A request outside the fast path that waits for its turn, and then perhaps for the engine."""
 
-    __slots__ = ("_facts", "_gate", "_inner", "_on_decided", "_processor", "_servers", "_size")
+    __slots__ = ("_facts", "_gate", "_inner", "_on_decided", "_processor", "_servers", "_size", "deadline")
 
     def __init__(
         self,
@@ -228,6 +234,7 @@ class ProcessorWait(Wait):
         servers: Servers | None,
     ) -> None:
         super().__init__(account, None)
+        self.deadline = 0.0
         self._processor = processor
         self._gate = gate
         self._facts = facts

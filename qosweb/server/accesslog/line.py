@@ -1,7 +1,7 @@
 """Access log formats: one JSON object or one Apache combined line per request, and JSON lines for events. Pure.
 
-A `LogEntry` has the facts of a request. The fast paths need none: `plain_line`, `queued_line` and `upstream_line` join
-their lines from prepared parts. A field of every line has to be added to all of these.
+A `LogEntry` has the facts of a request. The fast paths need none: `plain_line`, `queued_line`, `turn_lines` and
+`upstream_line` join their lines from prepared parts. A field of every line has to be added to all of these.
 """
 
 from __future__ import annotations
@@ -17,7 +17,9 @@ from qosweb.admission.clock import THOUSANDTHS
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from qosweb.admission import Clock
     from qosweb.admission.resources import ResourceState
+    from qosweb.server.accesslog.recorder import ServedInTurn
 
 MS_OF_US = tuple(f"0.{text}" for text in THOUSANDTHS)  # most times are less than a millisecond
 TEXT_LOGGED_MAX = 512  # characters of a header field or query
@@ -135,19 +137,36 @@ class JsonLines:
         return f',"decision":"{decision}","status":{status},"bytes":{size}'
 
     def queued_line(
-        self, ts: str, rid: str, client_part: str, host_part: str, page_part: str, wait_us: int, service_us: int,
-        reason: str = "",
-    ) -> str:  # fmt: skip
-        """The line of a plain GET that waited for its turn, joined from prepared parts."""
-        total_us = wait_us + service_us
-        queue_ms = MS_OF_US[wait_us] if wait_us < 1000 else f"{wait_us // 1000}.{THOUSANDTHS[wait_us % 1000]}"
-        total_ms = MS_OF_US[total_us] if total_us < 1000 else f"{total_us // 1000}.{THOUSANDTHS[total_us % 1000]}"
-        service_ms = MS_OF_US[service_us] if service_us < 1000 else f"{service_us / 1000:.3f}"
+        self, ts: str, rid: str, client_part: str, host_part: str, page_part: str, wait_us: int, reason: str
+    ) -> str:
+        """The line of a plain GET that was not served after it had waited for its turn, joined from prepared parts."""
+        queue_ms = f"{wait_us // 1000}.{THOUSANDTHS[wait_us % 1000]}"
         reason_part = f',"reason":"{reason}"' if reason else ""
         return (
             f'{{"ts":{ts},"rid":"{rid}",{client_part},"method":"GET","host":{host_part},{page_part},'
-            f'"queue_ms":{queue_ms},"service_ms":{service_ms},"total_ms":{total_ms}{reason_part}}}\n'
+            f'"queue_ms":{queue_ms},"service_ms":0.000,"total_ms":{queue_ms}{reason_part}}}\n'
         )
+
+    def turn_lines(
+        self, served: Sequence[ServedInTurn], ended: float, service_us: int, clock: Clock, rid_prefix: str, number: int
+    ) -> list[str]:
+        """The lines of plain GETs that were served in one turn, numbered from ``number`` on."""
+        lines = []
+        began_at, second_text = clock.next_second_at - 1, clock.second_text
+        service_ms = f"{service_us // 1000}.{THOUSANDTHS[service_us % 1000]}"
+        for client_part, page, host_part, account, arrived in served:
+            number += 1
+            total_us = int((ended - arrived) * 1e6)
+            wait_us = total_us - service_us
+            at_ms = int((arrived - began_at) * 1000)
+            ts = f"{second_text}{THOUSANDTHS[at_ms]}" if 0 <= at_ms < 1000 else clock.wall_text(arrived)
+            lines.append(
+                f'{{"ts":{ts},"rid":"{rid_prefix}{number}",{client_part},"method":"GET","host":{host_part},'
+                f'{page.log_part}{account.quoted}{page.log_tail},"queue_ms":{wait_us // 1000}.'
+                f'{THOUSANDTHS[wait_us % 1000]},"service_ms":{service_ms},"total_ms":{total_us // 1000}.'
+                f"{THOUSANDTHS[total_us % 1000]}}}\n"
+            )
+        return lines
 
     def plain_line(self, ts: str, rid: str, client_part: str, host_part: str, page_part: str, ms: str) -> str:
         """The line of a plain GET, joined from prepared parts."""

@@ -29,6 +29,9 @@ if TYPE_CHECKING:
     from qosweb.server.proxy.plain_relay import PlainRelay
     from qosweb.server.request.exchange import Exchange
 
+    # The parts of its line that belong to client, page and host, and when it arrived.
+    ServedInTurn = tuple[str, Page, str, ClassAccount, float]
+
 BATCH_LINES = 512
 HOSTS_MAX = 1024
 TOO_MANY = "connections"  # the reason of a denial by a connection limit
@@ -67,6 +70,7 @@ class AccessRecorder:
         self._life = os.urandom(LIFE_LEN)
         self._rid_prefix = self._life.hex() + "-"
         self._requests = 0
+        self.in_turn: list[ServedInTurn] = []
         self._noted_bytes = 0  # of requests outside the fast path
         self._noted_s = 0.0
 
@@ -162,36 +166,33 @@ class AccessRecorder:
             if len(lines) >= BATCH_LINES:
                 self.flush()
 
-    def served_in_turn(
-        self, client_part: str, page: Page, host: str, account: ClassAccount, arrived: float, started: float
-    ) -> None:
-        """Record a plain GET that was served from memory after it had waited for its turn."""
-        wait_s, service_s = started - arrived, time.perf_counter() - started
-        wait_us, service_us = int(wait_s * 1e6), int(service_s * 1e6)
-        account.plain_served += 1
-        account.bytes_sent += page.size
-        account.wait_sum_s += wait_s
-        account.wait_counts[_BUCKET_OF_US[wait_us] if wait_us < 1000 else bisect_left(SERVICE_BUCKETS_S, wait_s)] += 1
-        account.service_sum_s += service_s
-        account.service_counts[
-            _BUCKET_OF_US[service_us] if service_us < 1000 else bisect_left(SERVICE_BUCKETS_S, service_s)
-        ] += 1
-        self._requests = number = self._requests + 1
+    def record_turn(self, began: float) -> None:
+        """Record the requests `in_turn`: plain GETs that were served from memory in a turn that began at ``began``.
+
+        The service of each is its part of the turn; until then it waited.
+        """
+        served = self.in_turn
+        if not served:
+            return
+        self.in_turn = []
+        ended = time.perf_counter()
+        service_s = (ended - began) / len(served)
+        service_us = int(service_s * 1e6)
+        service_bucket = bisect_left(SERVICE_BUCKETS_S, service_s)
+        for _, page, _, account, arrived in served:
+            wait_s = ended - arrived - service_s
+            account.plain_served += 1
+            account.bytes_sent += page.size
+            account.wait_sum_s += wait_s
+            account.wait_counts[bisect_left(SERVICE_BUCKETS_S, wait_s)] += 1
+            account.service_sum_s += service_s
+            account.service_counts[service_bucket] += 1
         if self._log is not None:
             lines = self._lines
-            lines.append(
-                self._json.queued_line(
-                    self._clock.wall_text(arrived),
-                    f"{self._rid_prefix}{number}",
-                    client_part,
-                    host,
-                    f"{page.log_part}{account.quoted}{page.log_tail}",
-                    wait_us,
-                    service_us,
-                )
-            )
+            lines += self._json.turn_lines(served, ended, service_us, self._clock, self._rid_prefix, self._requests)
             if len(lines) >= BATCH_LINES:
                 self.flush()
+        self._requests += len(served)
 
     def ended_in_queue(
         self, client_part: str, path: str, host: str, account: ClassAccount, arrived: float,
@@ -211,7 +212,7 @@ class AccessRecorder:
         if self._log is not None:
             page_part = f"{self._json.page_part(path)}{account.quoted}{tail}"
             ts, wait_us = self._clock.wall_text(arrived), int((now - arrived) * 1e6)
-            self._lines.append(self._json.queued_line(ts, rid, client_part, host, page_part, wait_us, 0, reason))
+            self._lines.append(self._json.queued_line(ts, rid, client_part, host, page_part, wait_us, reason))
             if len(self._lines) >= BATCH_LINES:
                 self.flush()
 

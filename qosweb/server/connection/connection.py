@@ -165,7 +165,7 @@ class HttpConnection(Turns):
         if self._log_part and not self._in_head:
             if (plain := self._known_heads.get(data)) is not None:
                 processor = self._processor
-                if processor is not None and processor.queues_all and self._wait_for_turn(plain, data, now):
+                if processor is not None and processor.queues_all and self._wait_for_turn(plain, now):
                     return
                 if self._answer_plain(plain, now):
                     return
@@ -208,7 +208,7 @@ class HttpConnection(Turns):
         context = self._context
         if self._log_part and not self._in_head:
             known = self._known_heads.get(piece)  # for pipelined heads; data_received has looked up single ones
-            if known is not None and (self._wait_for_turn(known, piece, now) or self._answer_plain(known, now)):
+            if known is not None and (self._wait_for_turn(known, now) or self._answer_plain(known, now)):
                 return end
             forward = self._forward_heads.get(piece)
             if forward is not None and (after := self._forward_plain(forward, data, end, now, may_wait=True)):
@@ -222,10 +222,10 @@ class HttpConnection(Turns):
             self._on_new_client(head, piece if is_single_piece else b"")
         if self._known_heads is not _NO_HEADS:
             has_files = context.services.store.root is not None
-            if has_files and (plain := self._read_plain(head)) is not None:
+            if has_files and (plain := self._read_plain(head, piece)) is not None:
                 if is_single_piece:
                     context.plain_heads.remember(piece, plain)
-                if (is_single_piece and self._wait_for_turn(plain, piece, now)) or self._answer_plain(plain, now):
+                if (is_single_piece and self._wait_for_turn(plain, now)) or self._answer_plain(plain, now):
                     return end
             if context.services.routes is not None and (forward := context.forward_heads.read(head)) is not None:
                 if is_single_piece:
@@ -235,12 +235,12 @@ class HttpConnection(Turns):
         self._run(Exchange(head, head.has_body, self.client, now, now, self.resume_exchange, self.proxy))
         return end
 
-    def _read_plain(self, head: RequestHead) -> PlainHead | None:
+    def _read_plain(self, head: RequestHead, data: bytes) -> PlainHead | None:
         context = self._context
-        return read_plain(head, context.recorder, context.services.admission, context.services.releases)
+        return read_plain(head, data, context.recorder, context.services.admission, context.services.releases)
 
     def _answer_plain(self, plain: PlainHead, now: float, arrived: float | None = None) -> int:
-        key, host_part, accept_encoding, account = plain
+        key, host_part, accept_encoding, account, _ = plain
         resource = self._resources.get(key)
         context = self._context
         if resource is None or now >= resource.fresh_until or context.connections.draining:
@@ -263,7 +263,7 @@ class HttpConnection(Turns):
         if arrived is None:
             context.recorder.served_plain(self._log_part, page, host_part, account, now)
         else:
-            context.recorder.served_in_turn(self._log_part, page, host_part, account, arrived, now)
+            context.recorder.in_turn.append((self._log_part, page, host_part, account, arrived))
         return TURN_COST + page.size
 
     def _run(self, exchange: Exchange) -> None:

@@ -33,6 +33,7 @@ class PlainHead(NamedTuple):
     host_part: str  # the host as in a line of the access log, and the extra fields of such a line
     accept_encoding: str | None
     account: ClassAccount  # of its class
+    data: bytes  # of the head
 
 
 class PlainFacts:
@@ -63,9 +64,13 @@ class PlainFacts:
 
 
 def read_plain(
-    head: RequestHead, recorder: AccessRecorder, admission: AdmissionControl, releases: SiteReleases | None = None
+    head: RequestHead,
+    data: bytes,
+    recorder: AccessRecorder,
+    admission: AdmissionControl,
+    releases: SiteReleases | None = None,
 ) -> PlainHead | None:
-    """The plain request with this head; None if it is not plain."""
+    """The plain request with this head, whose bytes are ``data``; None if it is not plain."""
     if head.bits & _NOT_PLAIN or head.method != "GET" or head.must_close or not head.is_http_1_1 or head.length:
         return None
     host_part = recorder.hosts.get(head.host)
@@ -86,7 +91,7 @@ def read_plain(
     if recorder.extra_fields:
         host_part += recorder.extra_part(head)
     encodings = head.value("accept-encoding") if head.bits & ACCEPT_ENCODING else None
-    return PlainHead(key, host_part, encodings, account)
+    return PlainHead(key, host_part, encodings, account, data)
 
 
 class PlainHeads(KnownHeads[PlainHead]):

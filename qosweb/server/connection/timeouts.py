@@ -15,7 +15,7 @@ from qosweb.server.request.answers import explain
 
 if TYPE_CHECKING:
     from qosweb.server.connection.context import ConnectionContext
-    from qosweb.server.connection.turns import PlainTurn
+    from qosweb.server.connection.fast_path import PlainHead
     from qosweb.server.request.answers import Answer
     from qosweb.server.request.exchange import Exchange
 
@@ -30,7 +30,7 @@ class Timeouts(Forwarding):
     def __init__(self, context: ConnectionContext) -> None:
         super().__init__(context)
         self._exchange: Exchange | None = None  # the waiting request
-        self._queued_plain: PlainTurn | None = None  # the plain request that waits for its turn
+        self._queued_plain: PlainHead | None = None  # the plain request that waits for its turn
         self._in_head = False  # a head has arrived in part
         self._mark_left = 0  # bytes that the client had not taken at _mark_at
 

@@ -1,6 +1,7 @@
 """Turns of plain requests: while the processor is full, a plain GET waits in the processor queue before it is answered.
 
 The connection itself stands in the queue, blocked, with the head that waits: nothing is looked up before its turn.
+``active_at`` is when that head arrived.
 Neighbours: ``timeouts`` is below, ``connection`` derives from it; ``qosweb.admission.processor_queue`` is the queue.
 """
 
@@ -17,17 +18,16 @@ if TYPE_CHECKING:
     from qosweb.server.connection.context import ConnectionContext
     from qosweb.server.connection.fast_path import PlainHead
 
-    PlainTurn = tuple[PlainHead, bytes, float]  # with the bytes of the head, and when it arrived
-
 
 class Turns(Timeouts):
     """The part of `HttpConnection` that waits in the processor queue. Implements `Turn`."""
 
-    __slots__ = ("_eof", "_processor")
+    __slots__ = ("_eof", "_processor", "deadline")
 
     def __init__(self, context: ConnectionContext) -> None:
         super().__init__(context)
         self._eof = False
+        self.deadline = 0.0
         self._processor = context.services.admission.processor
 
     def _consume(self, data: bytes, now: float) -> None:
@@ -41,34 +41,34 @@ class Turns(Timeouts):
         """
         raise NotImplementedError
 
-    def _wait_for_turn(self, plain: PlainHead, data: bytes, now: float) -> bool:
+    def _wait_for_turn(self, plain: PlainHead, now: float) -> bool:
         """Queue a plain request if the processor is full. False, without effect, if it is not."""
         processor = self._processor
         if processor is None or not processor.queues_all:
             return False
         self.active_at = now
-        self._queued_plain = plain, data, now
-        if processor.submit(plain.account, self, now):
-            self._blocked = True
-        else:
+        self._queued_plain = plain
+        self._blocked = True
+        if not processor.submit(plain.account, self, now):
+            self._blocked = False
             self._deny(FULL)
         return True
 
     def take_turn(self, now: float) -> int:
-        if self._queued_plain is None or self._transport is None:
+        plain, arrived = self._queued_plain, self.active_at
+        if plain is None:
             return 0
-        plain, data, arrived = self._queued_plain
         self._queued_plain = None
         try:
             cost = self._answer_plain(plain, now, arrived)
-            if cost and not (self._unread or self._eof or self._reading_paused):
-                if not self._write_paused:
+            if cost:
+                if not (self._unread or self._eof or self._reading_paused or self._write_paused):
                     self._blocked = self._closing
-                return cost
-            if not cost:
+                    return cost
+            else:
                 cost = TURN_COST
                 self._blocked = False
-                self._context.services.admission.enter_in_turn(lambda: self._consume(data, arrived))
+                self._context.services.admission.enter_in_turn(lambda: self._consume(plain.data, arrived))
         except Exception as error:  # a bug here must cost no more than this connection
             self._context.report_fault(error)
             self.abort()
@@ -85,34 +85,33 @@ class Turns(Timeouts):
             self._blocked = self._closing
 
     def miss_turn(self, now: float) -> None:
-        if self._queued_plain is not None and self._transport is not None:
-            self.active_at = now
+        if self._queued_plain is not None:
             self._deny(EXPIRED)
+            self.active_at = now
             self._end_turn()
 
     def _deny(self, reason: str) -> None:
-        held, self._queued_plain = self._queued_plain, None
-        assert held is not None
+        plain, self._queued_plain = self._queued_plain, None
+        assert plain is not None
         assert self._transport is not None
         assert self._processor is not None
-        context, account = self._context, held[0].account
+        context, account = self._context, plain.account
         denial = self._processor.denial(account, reason)
         answer = context.error_pages.present(explain_denial(denial.status, denial.text, denial.fields), ())
         self._transport.writelines(
             (answer.head, account.header_line, self._clock.date_line, b"\r\n", *answer.body)  # type: ignore[arg-type]
         )
-        self._record_queued_plain(held, denial.decision, denial.status, answer.length, reason)
+        self._record_queued_plain(plain, denial.decision, denial.status, answer.length, reason)
 
     def _leave_turns(self) -> None:
         """The client has closed its connection."""
-        held, self._queued_plain = self._queued_plain, None
-        if held is not None:
-            self._record_queued_plain(held, "failed", 499, 0, "")
+        plain, self._queued_plain = self._queued_plain, None
+        if plain is not None:
+            self._record_queued_plain(plain, "failed", 499, 0, "")
 
-    def _record_queued_plain(self, held: PlainTurn, decision: str, status: int, size: int, reason: str) -> None:
-        plain, data, arrived = held
-        target = data.split(b" ", 2)[1].partition(b"?")[0].decode("utf-8", "surrogateescape")
+    def _record_queued_plain(self, plain: PlainHead, decision: str, status: int, size: int, reason: str) -> None:
+        target = plain.data.split(b" ", 2)[1].partition(b"?")[0].decode("utf-8", "surrogateescape")
         self._context.recorder.ended_in_queue(
-            self._log_part, target, plain.host_part, plain.account, arrived,
+            self._log_part, target, plain.host_part, plain.account, self.active_at,
             decision=decision, status=status, size=size, reason=reason,
         )  # fmt: skip

@@ -124,7 +124,7 @@ class Node:
             share_ppm=settings.client_share,
         )
         if self.admission.processor is not None:
-            self.admission.processor.start(lambda: len(self.connections))
+            self.admission.processor.start(lambda: len(self.connections), self.recorder.record_turn)
         self.open_files = SharedPlaces(settings.max_open_files, settings.client_share)
         self.membership: ClusterMembership | None = None
         self.policies = PolicyChanges(settings, self.admission, policy, lambda: self.membership is not None)

@@ -6,7 +6,7 @@ from math import inf
 
 import pytest
 
-from qosweb.engine.local.turn_order import DENIED_MAX, REQUESTS_MAX, WORK_MAX, TurnOrder
+from qosweb.engine.local.turn_order import DENIED_MAX, QUANTUM, REQUESTS_MAX, WORK_MAX, TurnOrder
 
 TURN_S = 0.000_2
 
@@ -17,6 +17,7 @@ class Client:
     def __init__(self, bench: Bench, name: str, size: int, delay: int) -> None:
         self.bench, self.name, self.size, self.delay = bench, name, size, delay
         self.denials: list[float] = []
+        self.deadline = 0.0
 
     def ask(self, now: float) -> None:
         self.bench.order.add(self.bench.order.class_of(self.name), self, now)
@@ -97,6 +98,16 @@ def test_a_turn_is_bounded() -> None:
     assert len(bench.started) == 2
 
 
+def test_small_requests_of_a_class_are_answered_together_until_it_is_a_quantum_ahead() -> None:
+    bench = Bench()
+    bench.add("a", 0.5, 20, QUANTUM // 4)
+    bench.add("b", 0.5, 20, QUANTUM // 4)
+    bench.order.run(bench.now)
+    assert "".join(name for name, _ in bench.started) == "aaaaabbb"
+    bench.order.run(bench.now)
+    assert "".join(name for name, _ in bench.started[REQUESTS_MAX:]) == "bbbbbbba"
+
+
 def test_always_available_comes_first_and_spare_last() -> None:
     bench = Bench()
     bench.add("spare", 0.0, 20)
@@ -163,6 +174,8 @@ def test_a_class_that_was_denied_to_the_last_waits_again() -> None:
 
 def test_a_request_that_fails_does_not_stop_its_class() -> None:
     class Broken:
+        deadline = 0.0
+
         def take_turn(self, now: float) -> int:  # noqa: ARG002
             raise ZeroDivisionError
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import socket
+import time
 from typing import TYPE_CHECKING
 
 import pytest
@@ -40,7 +41,13 @@ def test_pipelined_requests_beyond_the_processor_wait_for_their_turns_and_keep_t
     assert json.loads(node.admin("/status"))["capacity"]["processor"]["times_full"]
     for client in clients:
         client.close()
-    assert {one["decision"] for one in node.log_lines() if "decision" in one} == {"served"}
+    served = [one for one in node.log_lines() if "decision" in one]
+    assert {one["decision"] for one in served} == {"served"}
+    assert len({one["rid"] for one in served}) == len(served)
+    for one in served:
+        assert one["queue_ms"] + one["service_ms"] == pytest.approx(one["total_ms"], abs=0.0011), one
+    waited = max(served, key=lambda one: one["queue_ms"])
+    assert time.time() - 60 < waited["ts"] < time.time()
 
 
 def test_events_name_the_processor_while_requests_wait_for_it(node: RunningNode) -> None:
