@@ -194,7 +194,7 @@ class ServeSettings:
 
     find_line: bool = _option(
         parse_yes_or_no,
-        "",
+        "yes|no",
         "find the rate of the outgoing line, and order responses there (Linux; experimental)",
         default=False,
     )

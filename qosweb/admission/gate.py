@@ -98,6 +98,9 @@ class OpenGate:
     def cost_header(self, permit: Permit) -> str | None:  # noqa: ARG002
         return None
 
+    def pace(self, permit: Permit) -> bool:  # noqa: ARG002
+        return False
+
     def lend(self, permit: Permit, bytes_sent: int) -> None:
         """Nothing to do: there are no channels."""
 
@@ -372,6 +375,12 @@ class EngineGate(OpenGate):
         self._engine.pipe_queue.resize(request, self.fixed_bytes + size)
         if permit.rate_bps is not None:
             permit.rate_bps = request.rate_bps
+
+    def pace(self, permit: Permit) -> bool:
+        if permit.queue is not None or permit.request is None:
+            return False
+        permit.rate_bps = permit.request.rate_bps
+        return True
 
     def lend(self, permit: Permit, bytes_sent: int) -> None:
         if permit.queue is not None:

@@ -91,3 +91,9 @@ def _find(pattern: str, text: str) -> tuple[str, ...]:
     if match is None:
         raise SystemExit(f"bench: cannot read wrk's output:\n{text}")
     return match.groups()
+
+
+def bytes_received(text: str) -> float:
+    """By wrk's output: all bytes that it read, in all."""
+    number, unit = _find(r"requests in [\d.]+\w+, ([\d.]+)(B|KB|MB|GB) read", text)
+    return float(number) * {"B": 1, "KB": 1 << 10, "MB": 1 << 20, "GB": 1 << 30}[unit]

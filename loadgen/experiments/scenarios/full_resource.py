@@ -130,7 +130,7 @@ class FullResourceExperiment(NamedTuple):
         found: list[FullResourceMeasurement] = []
         with ExitStack() as stack:
             options = ["--root", str(root), "--spec", str(bench.spec()), "--client-share", "100%"]
-            options += ["--find-line"] if self.is_line else []
+            options += ["--find-line", "yes"] if self.is_line else []
             nodes = stack.enter_context(NodeProcesses(bench.folder, options, cluster=False))
             place = HERE
             if network is not None:

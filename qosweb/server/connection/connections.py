@@ -41,6 +41,7 @@ class TrackedConnection(Protocol):
     def abort(self) -> None: ...
     def renew_log_part(self) -> None: ...
     def block_list_changed(self) -> None: ...
+    def pace_rest(self) -> None: ...
 
 
 @dataclass(slots=True)
@@ -159,6 +160,10 @@ class Connections:
     def renew_log_parts(self) -> None:
         for connection in self._all:
             connection.renew_log_part()
+
+    def pace_rest(self) -> None:
+        for connection in list(self._all):
+            connection.pace_rest()
 
     def block_list_changed(self) -> None:
         for connection in self._all:

@@ -169,6 +169,9 @@ class Opening:
     def block_list_changed(self) -> None:
         """Does nothing: the list is looked at when the connection is made."""
 
+    def pace_rest(self) -> None:
+        """Does nothing: there is no response."""
+
     def close_if_idle(self) -> None:
         self.abort()
 

@@ -117,6 +117,20 @@ class Sending(Closing):
         self._transport.set_write_buffer_limits(high=0)  # calls resume_writing once it is empty
         self._sender.start()
 
+    def pace_rest(self) -> None:
+        """Responses are paced from now on: so is the rest of one from disk, which else would keep its channel."""
+        pacer, sender = self._context.pacer, self._sender
+        if not isinstance(sender, FileSender) or self._sending is None or self._transport is None or pacer is None:
+            return
+        permit = self._sending[0].permit
+        if permit is None or not permit.pace():
+            return
+        rest = sender.hand_over()
+        self._sender = paced = PacedSend(pacer, self._transport, permit, b"", (), self._on_sent)
+        paced.go_on(rest, sender.sent)
+        self._transport.set_write_buffer_limits(high=0)  # calls resume_writing once it is empty
+        paced.start()
+
     def _start_sender(self) -> None:
         assert self._transport is not None
         assert self._sender is not None

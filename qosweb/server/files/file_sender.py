@@ -81,6 +81,12 @@ class FileSender:
             self._loop.add_writer(self._socket.fileno(), self._pump_socket)
             self._pump_socket()
 
+    def hand_over(self) -> BodyReader:
+        """Stop here. Returns the rest, which is now the caller's; `sent` bytes were sent."""
+        rest, self._pieces = self._pieces, BodyReader(())
+        self._stop()
+        return rest
+
     @property
     def progress(self) -> int:
         """Bytes that the client has acknowledged."""
@@ -93,6 +99,9 @@ class FileSender:
         if self._pieces.file < 0:
             return
         self._pieces.close()
+        self._stop()
+
+    def _stop(self) -> None:
         if self._handle is not None:
             self._handle.cancel()
         if self._socket is not None:

@@ -2,7 +2,7 @@
 
 Every TICK_S it reads TCP_INFO of connections that have bytes under way, at most READ_MAX of them in turn, so that the
 law costs no more with a thousand connections. Others are looked at in turn to find those that began to send. While the
-line is held, the kernel gets little: TCP_NOTSENT_LOWAT is small on each connection that is read.
+line is held, the kernel gets little: TCP_NOTSENT_LOWAT is small on each connection that is read, until its release.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from qosweb.engine.laws.line_rate import TICK_S, LineLaw, LineState
 from qosweb.engine.laws.line_samples import ConnectionSeries, LineSampler, TcpInfo
 from qosweb.server.pacing import tcp_info
-from qosweb.server.pacing.socket_buffers import limit_unsent
+from qosweb.server.pacing.socket_buffers import SYSTEM_DEFAULT, UNSENT_MAX, limit_unsent
 
 if TYPE_CHECKING:
     import asyncio
@@ -34,14 +34,15 @@ REPORT_TICKS = 8
 class WatchedConnection:
     """A connection that sends. Uses the descriptor of its transport, which stays the owner."""
 
-    __slots__ = ("_is_limited", "_socket", "_transport", "series")
+    __slots__ = ("_is_limited", "_socket", "_transport", "_unsent_max", "series")
 
-    def __init__(self, transport: asyncio.Transport, descriptor: int) -> None:
+    def __init__(self, transport: asyncio.Transport, descriptor: int, unsent_max: int) -> None:
         self._transport = transport
         self._socket = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP, fileno=descriptor)
         peer = transport.get_extra_info("peername")
         self.series = ConnectionSeries(peer[0] if isinstance(peer, tuple) else "")
         self._is_limited = False
+        self._unsent_max = unsent_max
 
     @property
     def is_blocked(self) -> bool:
@@ -54,9 +55,11 @@ class WatchedConnection:
     def read(self) -> TcpInfo:
         return tcp_info.read(self._socket)
 
-    def limit(self) -> None:
-        if not self._is_limited:
-            self._is_limited = limit_unsent(self._socket, HELD_UNSENT)
+    def limit(self, *, is_held: bool) -> None:
+        """Let the kernel have little while the line is held, and as much as before when it is released."""
+        if is_held != self._is_limited:
+            self._is_limited = is_held
+            limit_unsent(self._socket, HELD_UNSENT if is_held else self._unsent_max)
 
     def close(self) -> None:
         self._socket.detach()
@@ -79,6 +82,7 @@ class LineWatch:
         self._pacer = pacer
         self._transports = transports
         self._most_bps = most_bps
+        self._unsent_max = SYSTEM_DEFAULT if most_bps == inf else UNSENT_MAX  # of connections while released
         self._on_rate = on_rate
         self._sampler = LineSampler()
         self._watched: dict[asyncio.Transport, WatchedConnection] = {}
@@ -99,6 +103,11 @@ class LineWatch:
             self._forget(transport)
 
     def _tick(self) -> None:
+        self.look()
+        self._timer = self._loop.call_later(TICK_S if self._watched else IDLE_TICK_S, self._tick)
+
+    def look(self) -> None:
+        """One tick of the law."""
         law = self.law
         self._search()
         now = perf_counter()
@@ -115,7 +124,6 @@ class LineWatch:
             self._on_rate(None)
         elif law.state is LineState.HOLDING and (was_released or self._ticks % REPORT_TICKS == 0):
             self._on_rate(int(law.rate))
-        self._timer = self._loop.call_later(TICK_S if self._watched else IDLE_TICK_S, self._tick)
 
     def _search(self) -> None:
         """Look at some more connections: watch those that have bytes under way."""
@@ -128,7 +136,7 @@ class LineWatch:
             descriptor = transport.get_extra_info("socket").fileno()
             if descriptor < 0:
                 continue
-            watched = WatchedConnection(transport, descriptor)
+            watched = WatchedConnection(transport, descriptor, self._unsent_max)
             self._watched[transport] = watched
             self._turn.append(transport)
 
@@ -147,8 +155,7 @@ class LineWatch:
         if info.is_idle and not is_blocked and len(self._watched) > READ_MAX:
             self._forget(transport)
             return
-        if self.law.rate != inf:
-            watched.limit()
+        watched.limit(is_held=self.law.rate != inf)
         self._turn.append(transport)
 
     def _forget(self, transport: asyncio.Transport) -> None:

@@ -42,6 +42,12 @@ class PacedSend(PacedFlow):
         self.size = len(head) + self._body_size
         self._done = done
 
+    def go_on(self, rest: BodyReader, sent: int) -> None:
+        """Send the rest of a response instead, of which ``sent`` bytes were sent already. Takes ownership of it."""
+        self._pieces = rest
+        self.sent = sent
+        self.size = sent + rest.left
+
     def start(self) -> None:
         """Start sending. The transport's high-water mark has to be 0, so that it tells when its buffer is empty."""
         self.has_started = True

@@ -11,6 +11,7 @@ import contextlib
 import socket
 
 UNSENT_MAX = 64 << 10
+SYSTEM_DEFAULT = 0
 
 
 def limit_unsent(listener: socket.socket, size: int = UNSENT_MAX) -> bool:

@@ -373,6 +373,8 @@ class Node:
     def _on_line_rate(self, line_bps: int | None) -> None:
         """The outgoing line has become short, is no longer short (None), or has perhaps another rate."""
         self.admission.refresh_limit()
+        if line_bps is not None and self.admission.meter.line_bps is None:
+            self.connections.pace_rest()
         self.admission.meter.line_bps = line_bps
         self._report_capacity()
 
