@@ -180,7 +180,10 @@ def describe(message: Message) -> str:
         case Resume(piece=piece):
             return f"go on with the supply from {piece + 1}"
         case Answers(answers=answers):
-            shown = (f"to {one.client}: {one.error or repr(one.body)[1:]} at {one.last_update}" for one in answers)
+            shown = (
+                f"to {answer.client}: {answer.error or repr(answer.body)[1:]} at {answer.last_update}"
+                for answer in answers
+            )
             return f"answers {', '.join(shown)}"
         case Slot(body=None, dist_id=dist, seqno=seqno, count=count):
             return f"null, {count} slots from {dist}#{seqno}"

@@ -48,7 +48,7 @@ class SummaryNarrator:
         match action:
             case actions.Established(view=view):
                 self._established.add((view, process))
-                if len([one for one in view.members if (view, one) in self._established]) == len(view.members):
+                if len([member for member in view.members if (view, member) in self._established]) == len(view.members):
                     members = " ".join(map(str, view.members))
                     self._events.append((time, f"primary view {view.id}: {members}"))
                 counts["views"] += 1

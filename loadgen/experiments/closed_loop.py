@@ -90,7 +90,7 @@ def run(host: str, port: int, seconds: float, classes: list[ClassResult]) -> Non
     """Run the load; adds to the results of the classes."""
     _await_server(host, port)
     connections = [_LoopClient(host, port, one) for one in classes for _ in range(one.connections)]
-    by_descriptor = {one.socket.fileno(): one for one in connections}
+    by_descriptor = {connection.socket.fileno(): connection for connection in connections}
     poll = select.epoll()
     for descriptor in by_descriptor:
         poll.register(descriptor, select.EPOLLIN)

@@ -110,23 +110,23 @@ def add(findings: ExperimentFindings, report: dict[str, Any], page: str, *, quic
         findings.checks.append(Check("the log analysis can read the logs", False, str(report["error"])))
         return
     verdicts = sorted([*report["promises"], *report["cluster"]], key=lambda one: _ORDER[one["outcome"]])
-    timed = [one for one in verdicts if one.get("kind") in OF_TIMES]
-    rest = [one for one in verdicts if one not in timed]
+    timed = [verdict for verdict in verdicts if verdict.get("kind") in OF_TIMES]
+    rest = [verdict for verdict in verdicts if verdict not in timed]
     findings.checks.append(_check("the log analysis finds no violated guarantee", rest))
     of_times = _check("the log analysis finds no waiting or service time above its guarantee", timed)
     if quick and not of_times.holds:
         findings.notes.append(f"Not judged in a quick run: {of_times.actual}")
     elif timed:
         findings.checks.append(of_times)
-    rows = [[one["outcome"], one["rule"], one["reason"]] for one in verdicts[:_SHOWN_MAX]]
+    rows = [[verdict["outcome"], verdict["rule"], verdict["reason"]] for verdict in verdicts[:_SHOWN_MAX]]
     findings.tables.append(Table("Verdicts of the log analysis", ["", "guarantee", ""], rows))
     findings.notes.append(f"Full report of the log analysis: {page}")
 
 
 def _check(text: str, verdicts: Sequence[dict[str, Any]]) -> Check:
-    counts = {outcome: sum(one["outcome"] == outcome for one in verdicts) for outcome in _ORDER}
+    counts = {outcome: sum(verdict["outcome"] == outcome for verdict in verdicts) for outcome in _ORDER}
     actual = ", ".join(f"{count} {outcome}" for outcome, count in counts.items() if count)
-    broken = [one for one in verdicts if one["outcome"] == VIOLATED]
+    broken = [verdict for verdict in verdicts if verdict["outcome"] == VIOLATED]
     if broken:
         actual += f"; {broken[0]['rule']}: {broken[0]['reason']}"
     return Check(text, not broken, actual)

@@ -93,9 +93,9 @@ class NamespaceNetwork:
 
     def part(self, *sides: Sequence[str]) -> None:
         """Partition the nodes: only those of one side hear each other. All routes of a node change in one command."""
-        for one in self._names:
-            others = [other for other in self._names if other != one]
-            self._route(one, {other: any(one in side and other in side for side in sides) for other in others})
+        for name in self._names:
+            others = [other for other in self._names if other != name]
+            self._route(name, {other: any(name in side and other in side for side in sides) for other in others})
 
     def cut(self, source: str, destination: str) -> None:
         """Drop everything that one node sends to another; the other direction still works."""

@@ -187,7 +187,7 @@ def main(arguments: list[str]) -> int:
     times.setdefault("", DrawnTime("20"))
     workers = Workers(options.workers, times, options.seed)
     asyncio.run(_serve(workers, options))
-    Path(options.records).write_text("".join(json.dumps(one) + "\n" for one in workers.records))
+    Path(options.records).write_text("".join(json.dumps(record) + "\n" for record in workers.records))
     return 0
 
 

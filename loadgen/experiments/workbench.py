@@ -216,7 +216,7 @@ class Workbench:
             return {}
 
         def begun() -> bool:
-            return any(one.log.exists() and one.log.stat().st_size > marks[one.name] for one in targets)
+            return any(target.log.exists() and target.log.stat().st_size > marks[target.name] for target in targets)
 
         wait_for(lambda: begun() or process.poll() is not None or None, "the first request in a log", _FIRST_REQUEST_S)
         zero_s = time.monotonic()
@@ -268,7 +268,8 @@ def _gather(
     clients = [seen_by_client(result, targets) for result in found]
     # A denial without a reason comes from a proxy in front of the node, and is in no log.
     answered = sum(
-        one.what == SERVED or (one.what == DENIED and not one.reason.startswith("status ")) for one in clients
+        client.what == SERVED or (client.what == DENIED and not client.reason.startswith("status "))
+        for client in clients
     )
     deadline_s = time.monotonic() + _LAST_LINES_S
     while True:

@@ -34,8 +34,10 @@ class ClusterEvents:
 
     def update(self, snapshots: list[NodeSnapshot], seconds: float) -> list[str]:
         """Describe the changes since the last snapshots, ``seconds`` ago."""
-        lines = [line for one in snapshots for line in self._of_node(one)]
-        primary = [one.status for one in snapshots if one.status is not None and one.status.get("view")]
+        lines = [line for snapshot in snapshots for line in self._of_node(snapshot)]
+        primary = [
+            snapshot.status for snapshot in snapshots if snapshot.status is not None and snapshot.status.get("view")
+        ]
         if primary:
             latest = max(primary, key=lambda status: (status["view"]["epoch"], status["time_ms"] or 0))
             lines += self._of_cluster(latest)

@@ -121,19 +121,19 @@ class DemoNodes:
                 raise UsageError(f"node {member.name} ended at its start: {member.last_message()}")
             found = await fetch_status(member)
             nodes: dict[str, Any] = {} if found is None else found.get("nodes", {})
-            if len(nodes) == len(self.members) and all(one["capacity_bytes_per_s"] for one in nodes.values()):
+            if len(nodes) == len(self.members) and all(node["capacity_bytes_per_s"] for node in nodes.values()):
                 return
             await asyncio.sleep(POLL_EVERY_S)
 
     def kill(self) -> None:
         """End all nodes at once."""
-        for one in self.members:
-            if one.process is not None and one.code is None:
-                send(one.process, signal.SIGKILL)
+        for member in self.members:
+            if member.process is not None and member.code is None:
+                send(member.process, signal.SIGKILL)
 
     async def stop(self) -> None:
         """Stop all nodes gracefully; kill them after a timeout."""
-        running = [one.process for one in self.members if one.process is not None and one.code is None]
+        running = [member.process for member in self.members if member.process is not None and member.code is None]
         for process in running:
             send(process, signal.SIGCONT)  # it may have been stopped
             send(process, signal.SIGTERM)

@@ -42,7 +42,10 @@ def introduction(nodes: DemoNodes, spec: Path, evening: Path, *, keeps_logs: boo
     lines = [
         f"{_nodes(len(nodes.members))} with the sample shop, under a light load:",
         "",
-        *(f"  {one.name}  pid {one.pid:<8} {one.url}/   dashboard http://{one.admin}/" for one in nodes.members),
+        *(
+            f"  {member.name}  pid {member.pid:<8} {member.url}/   dashboard http://{member.admin}/"
+            for member in nodes.members
+        ),
     ]
     lines += ["", "Pages, at any node:", ""]
     lines += [f"  {first.url + path:<34} {what}" for path, what in PAGES]
@@ -56,10 +59,10 @@ def introduction(nodes: DemoNodes, spec: Path, evening: Path, *, keeps_logs: boo
         "Try in another terminal:",
         "",
     ]
-    targets = " ".join(f"--target {one.url}" for one in nodes.members)
+    targets = " ".join(f"--target {member.url}" for member in nodes.members)
     crowd = f"--mix 'readers=1:/free/hollin-preview.jpg' | {loadgen} run - {targets}"
     both = "--mix 'readers=4:/free/hollin-preview.jpg' --mix 'subscribers=2:/paid/full/hollin-sheet.jpg'"
-    join = " ".join(f"--join {one.group}" for one in nodes.members[:2])
+    join = " ".join(f"--join {member.group}" for member in nodes.members[:2])
     newcomer = shlex.join(nodes.options(f"n{len(nodes.members) + 1}", "--listen", "127.0.0.1:0", "--admin", "none"))
     steps = [
         ("watch the cluster, with queues and latency", f"{qosweb} top --admin {first.admin}"),

@@ -171,7 +171,7 @@ class Doorkeeper:
             return Counter()
         engine = self._control.engine
         queue = engine.pipe_queue if self._servers is None else engine.slot_queue(self._servers)
-        waiting = [one for one in queue.requests if one.phase in (Phase.WAITING, Phase.READY)]
+        waiting = [request for request in queue.requests if request.phase in (Phase.WAITING, Phase.READY)]
         return Counter(engine.machine.classes[one.class_number].name for one in waiting)
 
     def change_policy(self, spec: str, source: str = "specification") -> None:

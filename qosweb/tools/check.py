@@ -20,10 +20,10 @@ def check(files: Sequence[str], *, as_json_text: bool, strict: bool) -> int:
     listed: list[dict[str, object]] = []
     for name in files:
         policy = compile_file(name)
-        errors += sum(one.severity == "error" for one in policy.diagnostics)
-        warnings += sum(one.severity == "warning" for one in policy.diagnostics)
+        errors += sum(diagnostic.severity == "error" for diagnostic in policy.diagnostics)
+        warnings += sum(diagnostic.severity == "warning" for diagnostic in policy.diagnostics)
         if as_json_text:
-            listed += [as_json(policy.source, one) for one in policy.diagnostics]
+            listed += [as_json(policy.source, diagnostic) for diagnostic in policy.diagnostics]
         else:
             sys.stdout.write(policy.render_diagnostics())
     if as_json_text:

@@ -187,15 +187,18 @@ def _resources(resources: Sequence[Mapping[str, Any]]) -> Table:
         table.add_column(column, justify="right")
     table.add_column("limit source")
     table.add_column("bottleneck")
-    for one in resources[:NODES_MAX]:
-        amount = _rate if one["kind"] == "node" else _number
+    for resource in resources[:NODES_MAX]:
+        amount = _rate if resource["kind"] == "node" else _number
         table.add_row(
-            Text(one["name"]),
-            amount(one["in_use"]),
-            amount(one["limit"]),
-            _number(one["waiting"]),
-            Text(LIMIT_SOURCES.get(one["found"], one["found"])),
-            Text(BOTTLENECKS.get(one["cause"], one["cause"] or "-"), style="yellow" if one["cause"] else ""),
+            Text(resource["name"]),
+            amount(resource["in_use"]),
+            amount(resource["limit"]),
+            _number(resource["waiting"]),
+            Text(LIMIT_SOURCES.get(resource["found"], resource["found"])),
+            Text(
+                BOTTLENECKS.get(resource["cause"], resource["cause"] or "-"),
+                style="yellow" if resource["cause"] else "",
+            ),
         )
     if len(resources) > NODES_MAX:
         table.add_row(f"and {len(resources) - NODES_MAX} more")
@@ -234,25 +237,25 @@ def _classes(status: Mapping[str, Any], before: Mapping[str, Any] | None, second
         table.add_column(column, justify="right", no_wrap=True)
     for row in rows:
         members = [by_name[name] for name in row.classes]
-        gets = sum(one["share"]["of_capacity"] for one in members)
-        at_least = sum(one["share"]["promised"] or 0.0 for one in members)
+        gets = sum(member["share"]["of_capacity"] for member in members)
+        at_least = sum(member["share"]["promised"] or 0.0 for member in members)
         counts = {
-            "waiting": _number(sum(one["waiting"] for one in members)),
+            "waiting": _number(sum(member["waiting"] for member in members)),
             WAIT_P99: slowest_ms(status, row.classes, "wait_p99_ms"),
-            "served": _number(sum(one["cluster"]["started"] for one in members)),
-            "denied": _number(sum(one["cluster"]["denied"] for one in members)),
-            "gave up": _number(sum(one["cluster"]["cancelled"] for one in members)),
+            "served": _number(sum(member["cluster"]["started"] for member in members)),
+            "denied": _number(sum(member["cluster"]["denied"] for member in members)),
+            "gave up": _number(sum(member["cluster"]["cancelled"] for member in members)),
             "served/s": _more(row.classes, by_name, then, "started", seconds),
             "denied/s": _more(row.classes, by_name, then, "denied", seconds),
         }
         table.add_row(
             Text(row.label),
             Text(row.guaranteed),
-            _percent(sum(one["share"]["now"] for one in members)),
+            _percent(sum(member["share"]["now"] for member in members)),
             _percent(gets),
             bar(gets, at_least, length),
             *(counts[column] for column in columns),
-            style="" if gets or any(one["waiting"] for one in members) else "dim",
+            style="" if gets or any(member["waiting"] for member in members) else "dim",
         )
     return table
 

@@ -116,8 +116,8 @@ class TopScreen:
             return table
         for row in rows:
             members = [status["classes"][name] for name in row.classes]
-            gets = sum(one["share"]["of_capacity"] for one in members)
-            promised = sum(one["share"]["promised"] or 0.0 for one in members)
+            gets = sum(member["share"]["of_capacity"] for member in members)
+            promised = sum(member["share"]["promised"] or 0.0 for member in members)
             shares = self._shares.setdefault(row.label, deque(maxlen=CURVE_MAX))
             shares.append(gets)
             table.add_row(

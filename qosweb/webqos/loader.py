@@ -54,7 +54,7 @@ def load(name: str, *, bind_shadows: bool = False) -> Specification:
     """Compile a file that must not have errors. Otherwise writes them to standard error and raises UsageError."""
     policy = compile_file(name, bind_shadows=bind_shadows)
     if policy.has_errors:
-        errors = [one for one in policy.diagnostics if one.severity == "error"]
+        errors = [diagnostic for diagnostic in policy.diagnostics if diagnostic.severity == "error"]
         sys.stderr.write(render(policy.source, errors))
         raise UsageError(f"{policy.source.name}: {pluralize(len(errors), 'error')}; nothing was done")
     return policy

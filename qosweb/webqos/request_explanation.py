@@ -141,7 +141,11 @@ class _RuleExplainer:
                 continue
             if self._number not in self._coverage.classes(rule.pages):
                 continue
-            by = [one.by for one in self._binding.overrides if one.constraint == number and self._number in one.classes]
+            by = [
+                override.by
+                for override in self._binding.overrides
+                if override.constraint == number and self._number in override.classes
+            ]
             constraint = active.get(number)
             if constraint is not None and (self._number in constraint.lower or self._number in constraint.upper):
                 yield ExplainedRule(

@@ -158,7 +158,7 @@ class _Drawing:
 
     def _view(self, time: float, name: str, view: View) -> None:
         x, y = self._x[name], self._at(time)
-        members = "".join(str(one) for one in view.members)
+        members = "".join(str(member) for member in view.members)
         self._parts.append(f"<rect x='{x - 62}' y='{y - 9:.0f}' width='56' height='18' rx='4' fill='white' "
                            f"stroke='{self._colour(view)}'/>")  # fmt: skip
         self._text(x - 34, y + 4, f"{view.id.epoch}: {members}", "middle", "font-size='10'")

@@ -86,10 +86,10 @@ def _narrow_everywhere(chance: SeededRandom, base: RunPlan) -> tuple[NarrowLink,
     """All links are narrow all the time: crashes and view changes tear catch-ups and forwarded logs apart."""
     bytes_per_s = chance.choice((500.0, 1_000.0, 2_000.0))
     return tuple(
-        NarrowLink(0.0, base.lasts, one, other, bytes_per_s)
-        for one in base.names
+        NarrowLink(0.0, base.lasts, name, other, bytes_per_s)
+        for name in base.names
         for other in base.names
-        if one != other
+        if name != other
     )
 
 

@@ -101,8 +101,8 @@ def judge(plain: Evidence, qos: Evidence) -> ExperimentFindings:
         ],
         tables=[
             Table("Mean response by thirds, seconds", ["node", "first", "middle", "last"],
-                  [["plain", *(f"{one:.2f}" for one in plain_thirds)],
-                   ["with guarantees", *(f"{one:.2f}" for one in qos_thirds)]])
+                  [["plain", *(f"{third:.2f}" for third in plain_thirds)],
+                   ["with guarantees", *(f"{third:.2f}" for third in qos_thirds)]])
         ],
         csv_head=["from_s", "to_s", "plain_mean_s", "qos_mean_s"],
         csv_rows=[

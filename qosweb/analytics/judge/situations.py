@@ -177,7 +177,7 @@ class _Binder:
             return found[0]
         self.unsure = True
         waits = [{one for one in of_load.in_force if self._is_wait(one)} for of_load in found]
-        self.waits_unsure |= any(one != waits[0] for one in waits)
+        self.waits_unsure |= any(wait != waits[0] for wait in waits)
         common = set(found[0].in_force).intersection(*(one.in_force for one in found))
         always = set(found[0].always).intersection(*(one.always for one in found))
         kept = tuple(one for one in found[0].in_force if one in common and one.number not in self._dropped)

@@ -109,7 +109,11 @@ def verdict_row(verdict: Verdict, findings: Findings) -> dict[str, object]:
 def windows_of(verdict: Verdict, findings: Findings) -> list[Verdict]:
     """The verdicts in single windows on the rule of a verdict on the run."""
     rule = (verdict.policy, verdict.kind, verdict.rule, verdict.line, verdict.pool)
-    return [one for one in findings.windows if (one.policy, one.kind, one.rule, one.line, one.pool) == rule]
+    return [
+        window
+        for window in findings.windows
+        if (window.policy, window.kind, window.rule, window.line, window.pool) == rule
+    ]
 
 
 def _windows(verdict: Verdict, findings: Findings) -> dict[str, object]:

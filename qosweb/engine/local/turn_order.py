@@ -81,7 +81,7 @@ class TurnOrder:
         self.classes: dict[str, TurnClass] = {}
         self._virtual = [0.0, 0.0, 0.0]  # by rank: the greatest at which a request started
         self._heap: list[tuple[int, float, int, TurnClass]] = []
-        self._emptied: list[TurnClass] = []  # classes that were served until they were empty, of late
+        self._emptied: list[TurnClass] = []  # classes that were served until they were empty, recently
         self._expires_at = inf  # no deadline is earlier
 
     def class_of(self, name: str) -> TurnClass:

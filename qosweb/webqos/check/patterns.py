@@ -34,7 +34,9 @@ def _within_sets(policy: Specification, model: Model) -> Iterator[Diagnostic]:
         for at, pattern in enumerate(page_set.patterns):
             having = [cover for cover in covers if at in cover]
             others = frozenset.intersection(*having) - {at} if having else frozenset()
-            covering = [one for one in others if not all(at in cover for cover in covers if one in cover) or one < at]
+            covering = [
+                other for other in others if not all(at in cover for cover in covers if other in cover) or other < at
+            ]
             if covering:
                 yield warning(
                     policy.pattern_places.get(pattern, policy.page_places[number]),

@@ -72,7 +72,9 @@ def _respects_implied(situation: Situation, choices: dict[Key, list[_Choice]], i
 
 def outcomes(conditions: list[c.Condition], most: int) -> set[tuple[bool, ...]]:
     """All combinations of outcomes that ``conditions`` can have together."""
-    return {tuple(c.holds(one, situation) for one in conditions) for situation in situations(conditions, most)}
+    return {
+        tuple(c.holds(condition, situation) for condition in conditions) for situation in situations(conditions, most)
+    }
 
 
 def _all_of(choices: dict[Key, list[_Choice]]) -> Iterator[Situation]:
@@ -102,7 +104,7 @@ def _choices(conditions: list[c.Condition]) -> dict[Key, list[_Choice]]:
     found: dict[Key, list[_Choice]] = {}
     ordered: dict[Key, set[int]] = {}
     networks: set[str] = set()
-    for leaf in {leaf for one in conditions for leaf in c.leaves(one)}:
+    for leaf in {leaf for condition in conditions for leaf in c.leaves(condition)}:
         match leaf:
             case c.Within(subject, argument, ranges):
                 ends = ordered.setdefault((subject, argument), set())
