@@ -30,7 +30,7 @@ class DataClient(Protocol):
 
 
 class OrderFork:
-    """The client of the view order, on behalf of two."""
+    """The client of the view order, for the primary views and the data service."""
 
     __slots__ = ("_passed", "_places", "_received", "data", "order", "primary", "send")
 

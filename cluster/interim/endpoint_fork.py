@@ -30,7 +30,7 @@ class InterimClient(Protocol):
 
 
 class EndpointFork:
-    """The client of the end-point, on behalf of two."""
+    """The client of the end-point, for the view order and the interim service."""
 
     __slots__ = ("_passed", "_places", "_to_order", "endpoint", "interim", "order", "send")
 

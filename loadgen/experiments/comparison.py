@@ -92,7 +92,7 @@ def due(rows: Sequence[ObservedRequest], span_s: tuple[float, float], capacity_p
 
 def p99_s(rows: Sequence[ObservedRequest]) -> float:
     """Of the served requests; 0 if nothing was served."""
-    took = sorted(row.took_s for row in rows if row.what == SERVED)
+    took = sorted(row.took_s for row in rows if row.outcome == SERVED)
     return took[int(0.99 * (len(took) - 1))] if took else 0.0
 
 

@@ -27,7 +27,7 @@ class ObservedRequest(NamedTuple):
     ended_s: float
     class_name: str
     node: str
-    what: str  # served, denied, failed, redirected
+    outcome: str  # served, denied, failed, redirected
     size: int
     reason: str
     was_sent_on: bool = False  # redirected from one node to another, as the client saw it

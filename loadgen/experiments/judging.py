@@ -36,7 +36,7 @@ def bytes_served(rows: Iterable[ObservedRequest], begin_s: float, end_s: float) 
     """Bytes by class of responses that completed in the window."""
     found: dict[str, int] = {}
     for row in rows:
-        if row.what == SERVED and begin_s <= row.ended_s < end_s:
+        if row.outcome == SERVED and begin_s <= row.ended_s < end_s:
             found[row.class_name] = found.get(row.class_name, 0) + row.size
     return found
 
@@ -113,19 +113,19 @@ def served_of(
     """Served and all requests of a class, by time of request. A redirected request counts where it arrived."""
     served = asked = 0
     for row in rows:
-        if row.class_name == name and row.what != MOVED and span_s[0] <= row.asked_s < span_s[1]:
+        if row.class_name == name and row.outcome != MOVED and span_s[0] <= row.asked_s < span_s[1]:
             asked += 1
-            served += row.what == SERVED
+            served += row.outcome == SERVED
     return served, asked
 
 
-def count(rows: Iterable[ObservedRequest], what: str, span_s: tuple[float, float] = (0.0, float("inf"))) -> int:
-    return sum(row.what == what and span_s[0] <= row.ended_s < span_s[1] for row in rows)
+def count(rows: Iterable[ObservedRequest], outcome: str, span_s: tuple[float, float] = (0.0, float("inf"))) -> int:
+    return sum(row.outcome == outcome and span_s[0] <= row.ended_s < span_s[1] for row in rows)
 
 
 def used(rows: Iterable[ObservedRequest], span_s: tuple[float, float], pipe_bps: float) -> float:
     """Utilisation of the pipe by responses, in per cent."""
-    served = [row.size + HEAD_BYTES for row in rows if row.what == SERVED and span_s[0] <= row.ended_s < span_s[1]]
+    served = [row.size + HEAD_BYTES for row in rows if row.outcome == SERVED and span_s[0] <= row.ended_s < span_s[1]]
     return 100 * sum(served) / (pipe_bps * (span_s[1] - span_s[0]))
 
 
@@ -141,15 +141,15 @@ def judge_witnesses(evidence: Evidence, lost_max: int = 0) -> Check:
 
 
 def judge_no_failures(rows: Sequence[ObservedRequest]) -> Check:
-    failed = [row for row in rows if row.what not in (SERVED, DENIED)]
-    why = ", ".join(sorted({row.reason or row.what for row in failed})[:3])
+    failed = [row for row in rows if row.outcome not in (SERVED, DENIED)]
+    why = ", ".join(sorted({row.reason or row.outcome for row in failed})[:3])
     return Check(
         "clients: every request was served or denied", not failed, f"{len(failed)} others{f' ({why})' if why else ''}"
     )
 
 
 def failures(rows: Iterable[ObservedRequest]) -> list[ObservedRequest]:
-    return [row for row in rows if row.what in (FAILED, "unsent")]
+    return [row for row in rows if row.outcome in (FAILED, "unsent")]
 
 
 def points(count: float) -> str:

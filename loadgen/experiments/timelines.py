@@ -35,8 +35,8 @@ def rate_lines(
         counts = [0] * len(cut)
         for row in rows:
             at = int((row.ended_s if served else row.asked_s) / step_s)
-            if row.class_name == name and row.what != MOVED and 0 <= at < len(cut):
-                counts[at] += not served or row.what == "served"
+            if row.class_name == name and row.outcome != MOVED and 0 <= at < len(cut):
+                counts[at] += not served or row.outcome == "served"
         lines.append(PlotLine(name, [sum(w) / 2 for w in cut], [c / step_s for c in counts], tone))
     return lines
 
@@ -55,9 +55,9 @@ def csv_rows(evidence: Evidence, classes: Sequence[str], step_s: float) -> list[
         for begin_s, end_s in windows(0.0, evidence.lasted_s, step_s):
             part = shares(seen, begin_s, end_s, classes)
             size = bytes_served(seen, begin_s, end_s)
-            here = [row for row in seen if begin_s <= row.ended_s < end_s and row.what != MOVED]
+            here = [row for row in seen if begin_s <= row.ended_s < end_s and row.outcome != MOVED]
             for name in classes:
-                of_class = [row.what for row in here if row.class_name == name]
+                of_class = [row.outcome for row in here if row.class_name == name]
                 counts = [of_class.count(what) for what in ("served", "denied", "failed")]
                 rows.append(
                     [witness, f"{begin_s:g}", f"{end_s:g}", name, str(len(of_class)), *map(str, counts),

@@ -268,7 +268,7 @@ def _gather(
     clients = [seen_by_client(result, targets) for result in found]
     # A denial without a reason comes from a proxy in front of the node, and is in no log.
     answered = sum(
-        client.what == SERVED or (client.what == DENIED and not client.reason.startswith("status "))
+        client.outcome == SERVED or (client.outcome == DENIED and not client.reason.startswith("status "))
         for client in clients
     )
     deadline_s = time.monotonic() + _LAST_LINES_S

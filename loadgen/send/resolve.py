@@ -43,10 +43,10 @@ def resolve(scheme: str, host: str, port: int, *, allow_remote: bool) -> Target:
             f"--target: '{host}' is not this machine ({addresses[0]}); to send load to another machine, get the "
             f"consent of its operator and add --allow-remote"
         )
-    return Target(scheme, host, port, _that_answers(addresses, port))
+    return Target(scheme, host, port, _reachable_address(addresses, port))
 
 
-def _that_answers(addresses: Sequence[str], port: int) -> str:
+def _reachable_address(addresses: Sequence[str], port: int) -> str:
     """The first address that accepts connections; the first address if none does."""
     if len(addresses) > 1:
         for address in addresses:

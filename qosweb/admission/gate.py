@@ -354,7 +354,7 @@ class EngineGate(OpenGate):
             learns_size=learns_size,
         )
 
-    def decided(self, pending: WaitingRequest) -> float:
+    def schedule_delivery(self, pending: WaitingRequest) -> float:
         """The engine has decided: schedule the delivery. Returns the time of the decision."""
         self.driver.deliver(pending.deliver)
         return self._clock.read()
@@ -406,7 +406,7 @@ class EngineGate(OpenGate):
         assert request is not None
         pipe_queue = self._engine.pipe_queue
         if permit.queue is not None:
-            # If it has not left: the application is done with it, or it was not forwarded, or no longer.
+            # If it has not left: the application has finished it, or it was not forwarded, or no longer is.
             self.leave_server(permit, bytes_sent, withdrawn=self._turns is not None or not is_sample)
             pipe_queue.served(permit.account.number, 0, self.fixed_bytes + bytes_sent)  # the node has sent it
             self.on_size(permit.account, bytes_sent)
@@ -453,7 +453,7 @@ class WaitingRequest(Wait):
         """Called by the engine."""
         if self.request is not None:  # otherwise the engine decided at once, and `enter` returns the outcome
             self._decision = decision
-            self._at = self._gate.decided(self)
+            self._at = self._gate.schedule_delivery(self)
 
     def deliver(self) -> None:
         on_decided, self._on_decided = self._on_decided, None

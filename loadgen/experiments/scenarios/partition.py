@@ -172,7 +172,7 @@ def judge(
             _judge_orders(two, cut, f"{witness}, the two", 0.0),
             _judge_orders(rows, healed, f"{witness}, all", ORDERS_PERCENT),
         ]
-    denied = sum(row.class_name == ORDERS and row.what == DENIED and row.in_primary for row in evidence.logs)
+    denied = sum(row.class_name == ORDERS and row.outcome == DENIED and row.in_primary for row in evidence.logs)
     checks.append(Check("logs: no order is denied by a node that is in a primary view", not denied, f"{denied} denied"))
     sides = [("the three", MAJORITY, 0), ("the two", MINORITY, 3)]
     lines, order_lines = [], []

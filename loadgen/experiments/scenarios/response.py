@@ -70,7 +70,7 @@ def judge(plain: Evidence, qos: Evidence) -> ExperimentFindings:
     growth = {}
     for witness, flat, grows in (("clients", qos.clients, plain.clients), ("logs", qos.logs, plain.logs)):
         qos_thirds, plain_thirds = ([mean_s(rows, *third) for third in thirds] for rows in (flat, grows))
-        took_s = sorted(row.took_s for row in flat if row.what == SERVED) or [0.0]
+        took_s = sorted(row.took_s for row in flat if row.outcome == SERVED) or [0.0]
         within_s = took_s[int(WITHIN * (len(took_s) - 1))]
         limit_s = LIFETIME_S + SERVICE_S + SLACK_S
         kept, grown = (one[2] / max(one[1], 1e-9) for one in (qos_thirds, plain_thirds))
@@ -115,7 +115,7 @@ def judge(plain: Evidence, qos: Evidence) -> ExperimentFindings:
 
 def mean_s(rows: Sequence[ObservedRequest], begin_s: float, end_s: float) -> float:
     """Mean response time of served requests, by time of request."""
-    took = [row.took_s for row in rows if row.what == SERVED and begin_s <= row.asked_s < end_s]
+    took = [row.took_s for row in rows if row.outcome == SERVED and begin_s <= row.asked_s < end_s]
     return sum(took) / len(took) if took else 0.0
 
 

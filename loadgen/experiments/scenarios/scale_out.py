@@ -145,7 +145,7 @@ def judge(
     pipes = PlotLine("all pipes", [*pipes_x, grown.lasted_s], [*pipes_y, pipes_y[-1]], 6, dashed=True)
     got = [shares(evidence.clients, *stage.span_s, CLASSES) for evidence, stage, _ in parts]
     least = {name: min(one[name] for one in got) for name in FLOORS}
-    failed = sum(row.what == "failed" for row in grown.clients)
+    failed = sum(row.outcome == "failed" for row in grown.clients)
     return ExperimentFindings(
         seen=f"With 1, 2, 3, 5, again 3 and 2 nodes {', '.join(f'{one:.2f}' for one in served[:-1])} and "
         f"{served[-1]:.2f} MB/s are served, of {first.pipe_bps / MB:g} MB/s a node; /a has {least['/a']:.1f} % of the "
@@ -170,7 +170,9 @@ def judge(
 
 def _judge_limit(rows: Sequence[ObservedRequest], stage: OutageStage, count: int, witness: str) -> Check:
     begin_s, end_s = stage.span_s
-    served = sum(row.what == "served" and row.class_name == LIMITED and begin_s <= row.ended_s < end_s for row in rows)
+    served = sum(
+        row.outcome == "served" and row.class_name == LIMITED and begin_s <= row.ended_s < end_s for row in rows
+    )
     per_s, allowed = served / (end_s - begin_s), PER_NODE * count
     return Check(
         f"{witness}, {stage.name}: {LIMITED} at most {allowed} requests/s, and 80 % of what that allows",

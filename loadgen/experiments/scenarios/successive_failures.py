@@ -115,7 +115,7 @@ def judge(
             ]
     got = [shares(evidence.clients, *stage.span_s, list(GUARANTEED)) for stage in stages]
     off = max(abs(farthest(one, GUARANTEED)[1]) for one in got)
-    failed = sum(row.what == "failed" for row in evidence.clients)
+    failed = sum(row.outcome == "failed" for row in evidence.clients)
     marks = [Mark(when_s, what) for what, when_s in happened.items() if what.endswith("killed")]
     classes = list(GUARANTEED)
     return ExperimentFindings(

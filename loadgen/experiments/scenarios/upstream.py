@@ -145,7 +145,7 @@ def _spans(evidence: Evidence, *, fails: bool) -> dict[str, tuple[float, float]]
 
 def _result(rows: Sequence[ObservedRequest], span_s: tuple[float, float]) -> PeerResult:
     whole = CAPACITY_PER_S * (span_s[1] - span_s[0]) / 100
-    served = [row for row in rows if row.what == SERVED and span_s[0] <= row.ended_s < span_s[1]]
+    served = [row for row in rows if row.outcome == SERVED and span_s[0] <= row.ended_s < span_s[1]]
     a, b = (sum(row.class_name == name for row in served) / whole for name in GUARANTEED)
     return PeerResult(a, b, comparison.due(rows, span_s, CAPACITY_PER_S) / whole, a + b, comparison.p99_s(served))
 

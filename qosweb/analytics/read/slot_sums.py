@@ -90,7 +90,7 @@ def backlog(limits: AnalysisLimits) -> dict[str, Column]:
 
     One mask is for the slot of its decision, one for the slot before. Requests of one class cover a time together, so
     the union of their masks shows when the class had a request waiting. It is a lower bound: a bin that a wait covers
-    in part does not count, nor does what is more than two slots ago.
+    in part does not count, nor does the part of a wait more than two slots ago.
     """
     bin_s = limits.slot_s / BINS
     first, end = f.ceil(f.col("ts") / bin_s), f.floor(f.col("at") / bin_s)

@@ -14,7 +14,7 @@ from qosweb.engine.sim.plan import make_plan
 from qosweb.engine.sim.run import play
 from qosweb.engine.sim.sample_load import sample_shares
 from qosweb.engine.sim.slot_plan import make_slot_plan
-from qosweb.engine.sim.steady_load import off, shares_of
+from qosweb.engine.sim.steady_load import outside_tolerance, shares_of
 from qosweb.engine.sim.wide_pipes import WIDER, make_wide_plan
 
 if TYPE_CHECKING:
@@ -104,9 +104,9 @@ def _steady(seeds: Sequence[int], wider: int, write: Callable[[str], None]) -> i
     wrong = 0
     for seed in seeds:
         shares = shares_of(seed, wider)
-        wrong += bool(off(shares))
+        wrong += bool(outside_tolerance(shares))
         told = ", ".join(f"{name} {share:.1f}" for name, share in shares.items())
-        write(f"seed {seed}: {told}{'  <-- outside the tolerance' if off(shares) else ''}")
+        write(f"seed {seed}: {told}{'  <-- outside the tolerance' if outside_tolerance(shares) else ''}")
     return 1 if wrong else 0
 
 

@@ -58,6 +58,6 @@ def shares_of(seed: int, wider: int = 1) -> dict[str, float]:
     return {name: 100 * got[name] / total for name in SHARES}
 
 
-def off(shares: dict[str, float]) -> dict[str, float]:
+def outside_tolerance(shares: dict[str, float]) -> dict[str, float]:
     """Classes whose share is outside the tolerance."""
     return {name: share for name, share in shares.items() if abs(share - SHARES[name]) > POINTS}

@@ -13,7 +13,7 @@ import pytest
 from qosweb.engine.sim.command_line import line
 from qosweb.engine.sim.plan import make_plan
 from qosweb.engine.sim.run import play
-from qosweb.engine.sim.steady_load import off, shares_of
+from qosweb.engine.sim.steady_load import outside_tolerance, shares_of
 from qosweb.engine.sim.wide_pipes import make_wide_plan
 
 pytestmark = pytest.mark.long
@@ -74,7 +74,7 @@ def test_seeds_of_nodes_with_many_channels(seed: int) -> None:
 
 @pytest.mark.parametrize(("seed", "wider"), [(0, 1), (5, 1), (1, 6)])
 def test_every_class_gets_its_share_without_faults(seed: int, wider: int) -> None:
-    assert off(shares_of(seed, wider)) == {}
+    assert outside_tolerance(shares_of(seed, wider)) == {}
 
 
 def test_a_seed_is_the_same_run_under_any_hash_seed() -> None:

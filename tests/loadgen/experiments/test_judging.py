@@ -157,7 +157,7 @@ def test_log_lines_become_what_clients_saw() -> None:
     found = list(log_lines(lines))
     assert found[-1] is None
     rows = [seen_in_log(line, 10.0) for line in found if line is not None]
-    assert [(row.asked_s, row.ended_s, row.what, row.size) for row in rows] == [
+    assert [(row.asked_s, row.ended_s, row.outcome, row.size) for row in rows] == [
         (0.5, 1.0, DENIED, 0),
         (1.0, 1.25, SERVED, 16384),
     ]
