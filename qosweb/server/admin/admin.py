@@ -5,12 +5,15 @@ from __future__ import annotations
 import asyncio
 import hmac
 import json
+import logging
 from typing import TYPE_CHECKING
 
 from aiohttp import web
+from aiohttp.http_exceptions import HttpProcessingError
 
 from qosweb.errors import UsageError
 from qosweb.server.admin.block_routes import routes_of
+from qosweb.server.admin.bounded_connections import ADMIN_CONNECTIONS_MAX, BoundedConnections
 from qosweb.server.admin.browser_guard import BrowserGuard
 from qosweb.server.admin.dashboard import dashboard
 from qosweb.server.admin.metrics import exposition, registry_of
@@ -29,6 +32,7 @@ if TYPE_CHECKING:
 
     from qosweb.server.process.node import Node
 
+LOGGER = "qosweb.admin"  # what the server of the admin port logs
 TOKEN_LEN_MIN = 16
 IDLE_S = 30.0  # a connection without a complete request is closed
 CLOSE_S = 1.0
@@ -68,7 +72,7 @@ class Admin:
         own = () if settings.admin is None else (settings.admin.host,)
         self._guard = BrowserGuard((*own, *settings.admin_host))
         self._registry = registry_of(node)
-        application = web.Application(middlewares=[self._authorise], client_max_size=BYTES_MAX)
+        application = web.Application(middlewares=[self._authorise, self._count], client_max_size=BYTES_MAX)
         application.add_routes(
             [
                 web.get("/", self._index),
@@ -85,16 +89,37 @@ class Admin:
                 *release_routes(node.releases),
             ]
         )
+        logger = logging.getLogger(LOGGER)
+        logger.addFilter(_is_no_bad_request)
         self._runner = web.AppRunner(
-            application, access_log=None, keepalive_timeout=IDLE_S, handle_signals=False, shutdown_timeout=CLOSE_S
+            application,
+            access_log=None,
+            keepalive_timeout=IDLE_S,
+            handle_signals=False,
+            shutdown_timeout=CLOSE_S,
+            logger=logger,
         )
+        self._connections: BoundedConnections | None = None
+        self._server: asyncio.Server | None = None
 
     async def start(self, listener: socket.socket) -> None:
         await self._runner.setup()
-        await web.SockSite(self._runner, listener).start()
+        assert self._runner.server is not None
+        self._connections = BoundedConnections(self._runner.server)
+        self._server = await asyncio.get_running_loop().create_server(
+            self._connections, sock=listener, backlog=ADMIN_CONNECTIONS_MAX
+        )
 
     async def close(self) -> None:
+        if self._server is not None:
+            self._server.close()
         await self._runner.cleanup()
+
+    @web.middleware
+    async def _count(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        assert self._connections is not None
+        with self._connections.in_use(request.protocol):
+            return await handler(request)
 
     @web.middleware
     async def _authorise(self, request: web.Request, handler: Handler) -> web.StreamResponse:
@@ -184,6 +209,11 @@ class Admin:
         return web.Response(status=202, text="draining\n")
 
 
+def _is_no_bad_request(record: logging.LogRecord) -> bool:
+    """Whether ``record`` reports a fault of this node. A malformed request is not: its client gets 400."""
+    return not (record.exc_info and isinstance(record.exc_info[1], HttpProcessingError))
+
+
 def _wants_page(request: web.Request) -> bool:
     return "text/html" in request.headers.get("Accept", "")
 
@@ -200,12 +230,11 @@ class Token:
 
     def __init__(self, path: Path | None) -> None:
         self._path = path
-        self.value: str | None = None
-        self.reload()
+        self.value = self.read_again()
 
-    def reload(self) -> None:
-        """Read the file again. Raises UsageError, and keeps the old token, if the file holds no valid token."""
-        self.value = None if self._path is None else _read_token(self._path)
+    def read_again(self) -> str | None:
+        """The token that is in the file now. Raises UsageError if the file holds no valid token."""
+        return None if self._path is None else _read_token(self._path)
 
 
 def _read_token(path: Path) -> str:

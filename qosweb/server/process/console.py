@@ -1,6 +1,6 @@
 """Operator log on standard error: one line per message, without tracebacks.
 
-Warnings and errors that `cluster` logs with Python's logging appear in the same form.
+Warnings and errors that `cluster` and the admin port log with Python's logging appear in the same form.
 """
 
 from __future__ import annotations
@@ -24,21 +24,22 @@ def place_of(error: BaseException) -> str:
     return f"{Path(frames[-1].filename).name}:{frames[-1].lineno}" if frames else "nowhere"
 
 
-class GroupLogHandler(logging.Handler):
-    """Prints the group's log records as operator log lines."""
+class OperatorLogHandler(logging.Handler):
+    """Prints log records of the part `part` of a node as operator log lines."""
 
-    def __init__(self) -> None:
+    def __init__(self, part: str) -> None:
         super().__init__(logging.WARNING)
+        self._part = part
 
     def emit(self, record: logging.LogRecord) -> None:
         text = " ".join(record.getMessage().split())
         error = record.exc_info[1] if record.exc_info else None
-        log_message(
-            f"group: {text}" if error is None else f"group: {text} ({type(error).__name__} at {place_of(error)})"
-        )
+        where = "" if error is None else f" ({type(error).__name__} at {place_of(error)})"
+        log_message(f"{self._part}: {text}{where}")
 
 
-def install_group_log_handler() -> None:
-    logger = logging.getLogger("cluster")
-    logger.addHandler(GroupLogHandler())
+def install_log_handler(name: str, part: str) -> None:
+    """Print the records of the logger `name` as messages of `part`."""
+    logger = logging.getLogger(name)
+    logger.addHandler(OperatorLogHandler(part))
     logger.propagate = False

@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING
 import uvloop
 
 from qosweb.errors import UsageError
-from qosweb.server.admin.admin import Admin, Token
+from qosweb.server.admin.admin import LOGGER, Admin, Token
+from qosweb.server.admin.bounded_connections import ADMIN_CONNECTIONS_MAX
 from qosweb.server.connection.connections import LINGERING_MAX
 from qosweb.server.process import gc_tuning
-from qosweb.server.process.console import install_group_log_handler, log_message
+from qosweb.server.process.console import install_log_handler, log_message
 from qosweb.server.process.node import Node
 from qosweb.server.process.startup import address_of, bind
 from qosweb.server.process.systemd import Notifier
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from qosweb.server.connection.connections import Connections
     from qosweb.settings import ServeSettings
 
-FILES_BESIDE_CONNECTIONS = 64
+FILES_BESIDE_CONNECTIONS = 64 + ADMIN_CONNECTIONS_MAX
 UPSTREAMS_SHOWN_MAX = 8  # in the message at the start
 
 
@@ -37,7 +38,8 @@ def serve(
     """Run a node until a signal ends it. ``on_ready`` gets the public and the admin URL."""
     if settings.access_log == "-" and sys.stdout is None:  # descriptor 1 would soon be reused
         raise UsageError("--access-log -: standard output is closed; name a file, or use --access-log none")
-    install_group_log_handler()
+    install_log_handler("cluster", "group")
+    install_log_handler(LOGGER, "admin port")
     return uvloop.run(_serve(settings, on_ready or _announce(settings), ends_on_hangup=ends_on_hangup))
 
 
@@ -94,8 +96,9 @@ async def _drain_until(node: Node, grace_s: float, stopping: asyncio.Queue[signa
 def _reload(node: Node, token: Token, notifier: Notifier) -> None:
     notifier.reloading()
     try:
-        token.reload()
+        new_token = token.read_again()
         policy = node.reload()
+        token.value = new_token
         what = "root, pages, error pages, certificate, admin token"
         log_message(f"reloaded: {what}; policy: {policy}; other settings need a restart")
     except UsageError as error:

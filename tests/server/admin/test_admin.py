@@ -1,22 +1,27 @@
 """Admin port: probes, metrics that count every request, status, and authorisation."""
 
+import contextlib
 import json
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from signal import Signals
 
 import pytest
 from prometheus_client import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
+from qosweb.server.admin.bounded_connections import ADMIN_CONNECTIONS_MAX
 from qosweb.version import VERSION
 from tests.support.load import burst
 from tests.support.nodes import RunningNode
 from tests.support.raw import RawConnection, Reply
 from tests.support.sites import LARGE, write_site
+from tests.support.tls import write_certificate
 from tests.support.waiting import wait_for
 
 TOKEN = "0123456789abcdef-token"
+OTHER_TOKEN = "another-token-0123456789"
 BASE_UNITS = ("_seconds", "_bytes", "_bytes_per_second", "_requests_per_second", "_total", "_ratio", "_info")
 COUNTED_THINGS = (
     "_entries",
@@ -202,6 +207,58 @@ def test_a_token_is_needed_where_one_is_configured(site: Path, tmp_path: Path) -
         assert ask(node, "/nothing", f"Authorization: Bearer {TOKEN}").status == 404
         assert node.stop() == 0
     assert TOKEN not in "".join(node.stderr) + node.access_log.read_text()
+
+
+def test_a_reload_changes_the_token_only_if_everything_else_is_valid(site: Path, tmp_path: Path) -> None:
+    token = tmp_path / "token"
+    token.touch(0o600)
+    token.write_text(TOKEN)
+    certificate, key = write_certificate(tmp_path / "tls")
+    options = ("--admin-token-file", str(token), "--tls-cert", str(certificate), "--tls-key", str(key))
+    with RunningNode(site, tmp_path, *options) as node:
+        token.write_text(OTHER_TOKEN)
+        valid = certificate.read_bytes()
+        certificate.write_bytes(b"no certificate")
+        node.kill(Signals.SIGHUP)
+        wait_for(lambda: any("not reloaded, nothing has changed" in line for line in node.stderr), "the refusal")
+        assert ask(node, "/status", f"Authorization: Bearer {TOKEN}").status == 200
+        assert ask(node, "/status", f"Authorization: Bearer {OTHER_TOKEN}").status == 401
+        certificate.write_bytes(valid)
+        node.kill(Signals.SIGHUP)
+        wait_for(lambda: any("qosweb: reloaded: " in line for line in node.stderr), "the reload")
+        assert ask(node, "/status", f"Authorization: Bearer {TOKEN}").status == 401
+        assert ask(node, "/status", f"Authorization: Bearer {OTHER_TOKEN}").status == 200
+
+
+def open_files(node: RunningNode) -> int:
+    return len(list(Path(f"/proc/{node.process.pid}/fd").iterdir()))
+
+
+def test_connections_to_the_admin_port_are_bounded(site: Path, tmp_path: Path) -> None:
+    with RunningNode(site, tmp_path) as node, contextlib.ExitStack() as flood:
+        before = open_files(node)
+        with RawConnection(node.admin_port) as busy:
+            busy.send(b"PUT /policy HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2\r\n\r\n")  # its body is missing
+            wait_for(lambda: node.metric("qosweb_connections") == 0, "an answer of the admin port")
+            others = [
+                flood.enter_context(RawConnection(node.admin_port, timeout_s=10))  # less than an idle one may stay
+                for _ in range(4 * ADMIN_CONNECTIONS_MAX)
+            ]
+            assert all(one.is_closed() for one in others[: 3 * ADMIN_CONNECTIONS_MAX - 1])
+            assert open_files(node) <= before + ADMIN_CONNECTIONS_MAX + 1
+            assert ask(node, "/livez").status == 200
+            busy.send(b"</")  # a request that has begun is not displaced
+            assert busy.read_reply().status == 422
+
+
+def test_malformed_requests_are_not_logged(site: Path, tmp_path: Path) -> None:
+    with RunningNode(site, tmp_path) as node:
+        for malformed in (b"GET /livez HTTP/1.1\r\n\r\n", b"GET /\xff HTTP/1.1\r\nHost: a\r\n\r\n", b"\0\r\n\r\n"):
+            with RawConnection(node.admin_port) as connection:
+                connection.send(malformed)
+                assert b" 400 " in connection.read_to_end()
+        assert node.stop() == 0
+    assert [line for line in node.stderr if "serving" not in line and "draining" not in line] == []
 
 
 def test_a_node_without_an_admin_port(site: Path, tmp_path: Path) -> None:
