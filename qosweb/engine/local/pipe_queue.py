@@ -106,10 +106,11 @@ class PipeQueue(RequestQueue):
         """Start a request without consulting the queue, if that is allowed.
 
         `may_exceed`: requests of always-available classes exceed a full pipe, by at most its capacity. Those of a class
-        that is behind the others in virtual time and has nothing in the queue exceed it by at most half of that.
+        that is behind the others in virtual time, with nothing in the queue and nobody waiting here before it in turn,
+        exceed it by at most half of that; small ones, which are soon over, by as much.
         """
         has_room = self.is_open_to(class_number) and self._has_room()
-        if not (has_room or (may_exceed and self._may_exceed(class_number))):
+        if not (has_room or (may_exceed and self._may_exceed(class_number, cost))):
             return None
         request = Request(self.numbers.next(), class_number, cost)
         request.exceeds = not has_room
@@ -119,15 +120,26 @@ class PipeQueue(RequestQueue):
         self._wait_estimate.count_start(class_number, cost)
         return request
 
-    def _may_exceed(self, number: int) -> bool:
+    def _may_exceed(self, number: int, cost: int) -> bool:
         scheduler, state, most_bps = self.machine.scheduler, self.machine.classes[number], self.capacity_bps
         bound = scheduler.bound
         if not bound.always[number]:
             is_held_back = state.waiting or self._waiting_of.get(number) or bound.buckets_of[number]
             is_behind = scheduler.weights[number] and state.virtual < scheduler.virtual
-            most_bps = most_bps // 2 if is_behind and not is_held_back else 0
+            is_small = cost * 1000 < LOOKAHEAD_MS * self.capacity_bps
+            is_next = is_behind and not is_held_back and not self._has_waiting_before(number)
+            most_bps = (most_bps if is_small else most_bps // 2) if is_next else 0
         is_denied = self.is_draining or (self.in_minority and bound.terms[number].in_minority == "deny")
         return self._exceeding_bps < most_bps and not is_denied
+
+    def _has_waiting_before(self, number: int) -> bool:
+        """A request waits here whose class comes before this one in turn."""
+        scheduler, classes = self.machine.scheduler, self.machine.classes
+        return any(
+            scheduler.bound.always[at] or (scheduler.weights[at] and classes[at].virtual <= classes[number].virtual)
+            for at, waiting in self._waiting_of.items()
+            if waiting
+        )
 
     def channel_bps(self, class_number: int, cost: int) -> int:
         """The rate of a channel of this class."""

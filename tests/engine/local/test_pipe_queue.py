@@ -22,6 +22,7 @@ from qosweb.engine.local.requests import Decision, Deny, GoTo, Phase, Request, S
 from qosweb.engine.replicated import entries
 from qosweb.engine.replicated.entries import NodeBatch, NodeReport
 from qosweb.engine.replicated.invariants import violated_invariants
+from qosweb.engine.replicated.pipes import LOOKAHEAD_MS
 from qosweb.engine.sim.policies import CHANNEL_BPS, POLICIES, policy_of
 
 if TYPE_CHECKING:
@@ -701,6 +702,39 @@ def test_a_full_pipe_is_exceeded_only_by_a_class_that_is_not_ahead() -> None:
     assert not bench.pipe_queue.reclaim(slow, 3 * PAGE)
     mine.virtual = scheduler.virtual
     assert bench.pipe_queue.reclaim(slow, 3 * PAGE)
+
+
+def full_with_one_waiting() -> tuple[Bench, int]:
+    """A pipe of one channel, which is taken. Of two classes with shares the first is behind, the second one waits."""
+    bench = alone(policy_of("</a>.server_resource > 20%\n</b>.server_resource > 20%\n"))
+    names = bench.engine.machine.names_now()
+    mine, other = names.index("/a"), names.index("/b")
+    started(bench.ask(mine))
+    bench.ask(other)
+    bench.turn()
+    machine = bench.engine.machine
+    machine.scheduler.set_shares((400_000, 400_000, 200_000))
+    machine.scheduler.virtual = 10 * PAGE
+    machine.classes[mine].virtual, machine.classes[other].virtual = 3 * PAGE, 4 * PAGE
+    return bench, mine
+
+
+def test_a_class_exceeds_a_full_pipe_only_in_its_turn() -> None:
+    bench, mine = full_with_one_waiting()
+    classes = bench.engine.machine.classes
+    for virtual, may_start in ((5 * PAGE, False), (4 * PAGE, False), (3 * PAGE, True)):
+        classes[mine].virtual = virtual
+        assert (bench.pipe_queue.start_at_once(mine, PAGE, may_exceed=True) is not None) == may_start
+
+
+def test_small_requests_exceed_a_full_pipe_beside_large_ones() -> None:
+    bench, mine = full_with_one_waiting()
+    queue = bench.pipe_queue
+    small = queue.capacity_bps * LOOKAHEAD_MS // 1000 - 1
+    assert queue.start_at_once(mine, PAGE, may_exceed=True) is not None
+    assert queue.start_at_once(mine, PAGE, may_exceed=True) is None
+    assert queue.start_at_once(mine, small, may_exceed=True) is not None
+    assert queue.start_at_once(mine, small, may_exceed=True) is None
 
 
 def test_always_available_requests_exceed_a_full_pipe_within_a_bound() -> None:
