@@ -8,6 +8,11 @@ service is not interrupted, so each period of waiting may be one response short 
 queueing), also where a period goes on in the next moment; a class whose small requests only wait for the end of a large
 response is not starved. The expected amount of a class is what the language's own division gives for this demand,
 moment by moment.
+
+Pauses. The scheduler divides by the demand of the last second, and lets a class make up for a pause in which others
+used its share (see docs/explanation/shares.md). So what a class is due at least does not grow while another class
+pauses that lacked something in the moment before. And what a class had beyond its due counts against what it is due
+afterwards, while every second is contended, and by at most what it is due in MADE_UP_S.
 Neighbours: ``share_verdicts``, ``rate_verdicts`` and ``priority_verdicts`` compare the log with these amounts.
 """
 
@@ -32,15 +37,31 @@ if TYPE_CHECKING:
     from qosweb.analytics.read.rows import AnalysisLimits, ClassSums, Part
     from qosweb.webqos.policy.binding import Binding
 
+MADE_UP_S = 4  # as long may a class be held back that used the pauses of others (CREDIT_MS of the scheduler)
 SIZES_ALIKE = 1.5  # largest over smallest mean response size
 
 
 class DividedSlot(NamedTuple):
-    """One moment: what the always available classes left, and, by class, the demand and the expected amount."""
+    """One moment: what the always available classes left, and, by class, demand, expected amount and least amount."""
 
     left: float
     asked: list[float]
     expected: list[float]
+    due: list[float]
+
+
+class MadeUp:
+    """What carries over from one moment to the next: who lacked something, and what each class had beyond its due."""
+
+    def __init__(self) -> None:
+        self.slot = -1  # the last one
+        self.short: set[int] = set()
+        self.beyond: dict[int, float] = {}
+
+    def begin(self, first: int) -> None:
+        """A moment begins with the slot `first`. Nothing carries over a slot without contention."""
+        if first != self.slot + 1:
+            self.short, self.beyond = set(), {}
 
 
 class _Backlog(NamedTuple):
@@ -48,6 +69,17 @@ class _Backlog(NamedTuple):
 
     part: float
     periods: int
+
+
+class _Amounts(NamedTuple):
+    """Amounts of one moment, from slot ``first`` to ``last``; by class what it got, its demand, and its backlog."""
+
+    first: int
+    last: int
+    got: list[float]
+    asked: list[float]
+    total: float
+    backlog: Mapping[int, _Backlog]
 
 
 class ExpectedShares:
@@ -63,7 +95,11 @@ class ExpectedShares:
         capacity_bps: tuple[int, int] | None = None,
         means: Mapping[str, float] | None = None,
         request_cost: int | None = None,
+        made_up: MadeUp | None = None,
     ) -> None:
+        """``made_up``: of the part before; it is changed to that of this part."""
+        self._made_up = made_up or MadeUp()
+        self._beyond: dict[int, float] = {}  # at the beginning
         self.policy, self.binding, self.part, self.limits = policy, binding, part, limits
         self.nodes, self.capacity_bps = nodes, capacity_bps
         self.cells: dict[int, ClassSums] = {}
@@ -121,6 +157,10 @@ class ExpectedShares:
     def expected(self) -> list[float]:
         """The amount that the division gives each class, moment by moment, added up."""
         return [sum(one.expected[at] for one in self.moments) for at in range(len(self.got))]
+
+    def due(self, number: int) -> float:
+        """The least amount that the division and the class's use of earlier pauses of others leave to it."""
+        return max(0.0, sum(one.due[number] for one in self.moments) - self._beyond.get(number, 0.0))
 
     def at_least(self, classes: Iterable[int], ppm: int) -> float:
         """A part of the amount to divide, or the whole demand if that is less; moment by moment."""
@@ -205,23 +245,18 @@ class ExpectedShares:
             self.policy.model, self.policy.coverage, self.binding, ShareBasis(self.nodes[0], per_s, max(1, size))
         )
         if not self.part.moments:
-            return [self._divided(division, self.got, self.asked, self.total, {}, {})]
+            return [self._divided(division, _Amounts(0, 0, self.got, self.asked, self.total, {}), {})]
+        self._made_up.begin(self.part.moments[0].slot)
+        self._beyond = dict(self._made_up.beyond)
         excused: dict[int, float] = {}
-        return [self._divided(division, *amounts, excused) for amounts in self._amounts() if amounts[2] > 0]
+        return [self._divided(division, amounts, excused) for amounts in self._amounts() if amounts.total > 0]
 
-    def _divided(
-        self,
-        division: Division,
-        got: list[float],
-        asked: list[float],
-        total: float,
-        backlog: Mapping[int, _Backlog],
-        excused: dict[int, float],
-    ) -> DividedSlot:
+    def _divided(self, division: Division, amounts: _Amounts, excused: dict[int, float]) -> DividedSlot:
         """Divides one moment. A class that had a request waiting for some time asked for all that it was due then.
 
         ``excused``: how much a class may still be short in a period of waiting that goes on; kept up to date.
         """
+        first, last, got, asked, total, backlog = amounts
         demand = [min(PPM, round(amount * PPM / total)) for amount in asked]
         one_response = max(self.response_max)
         before = {at: min(left, one_response) for at, left in excused.items()}
@@ -237,10 +272,24 @@ class ExpectedShares:
             demand = [min(PPM, round(amount * PPM / total)) for amount in asked]
         shares = division.shares(demand)
         left = total - sum(got[at] for at in self.binding.always)
-        return DividedSlot(left, asked, [share * total / PPM for share in shares])
+        expected = [share * total / PPM for share in shares]
+        made_up = self._made_up
+        made_up.begin(first)
+        made_up.slot = last
+        lacks = {at for at, share in enumerate(shares) if demand[at] > share + 1 and at not in self.binding.always}
+        due = expected
+        if made_up.short - lacks:
+            kept = division.shares([PPM if at in made_up.short | lacks else ppm for at, ppm in enumerate(demand)])
+            due = [min(amount, share * total / PPM) for amount, share in zip(expected, kept, strict=True)]
+        made_up.short = lacks
+        seconds = (last - first + 1) * self.limits.slot_s
+        for at, amount in enumerate(due):
+            beyond = made_up.beyond.get(at, 0.0) + got[at] - amount
+            made_up.beyond[at] = min(max(0.0, beyond), amount * MADE_UP_S / seconds)
+        return DividedSlot(left, asked, expected, due)
 
-    def _amounts(self) -> Iterator[tuple[list[float], list[float], float, dict[int, _Backlog]]]:
-        """Amounts per class (got, demand), in total, and backlogs, in pieces of a slot or of the longest lifetime.
+    def _amounts(self) -> Iterator[_Amounts]:
+        """The contended time in pieces of a slot or of the longest lifetime.
 
         A request that still waits is not yet in the log, so shorter pieces would miss demand.
         """
@@ -262,4 +311,4 @@ class ExpectedShares:
                     if amount.backlog and number not in self._capped and number not in self.binding.always:
                         part, periods = backlog.get(number, _Backlog(0.0, 0))
                         backlog[number] = _Backlog(part + amount.backlog / len(moments), periods + amount.waits)
-            yield got, asked, total, backlog
+            yield _Amounts(moments[0].slot, moments[-1].slot, got, asked, total, backlog)

@@ -197,12 +197,12 @@ def _as_divided(judge: RuleJudge, classes: tuple[int, ...]) -> Verdict:
         return judge.untested("response sizes differ, and the cost of a request is not known (--request-cost)")
     if all(shares.asked[at] <= shares.got[at] for at in classes):
         return judge.untested("the whole demand was served", sum(shares.asked[at] for at in classes))
-    worst = max(classes, key=lambda at: shares.expected[at] - shares.got[at])
-    expected, got = shares.expected[worst], shares.got[worst]
+    worst = max(classes, key=lambda at: shares.due(at) - shares.got[at])
+    due, got = shares.due(worst), shares.got[worst]
     name = shares.names((worst,))
-    reason = f"{name[0]} has {_points(got, shares)} of {_points(expected, shares)}"
+    reason = f"{name[0]} has {_points(got, shares)} of {_points(due, shares)}"
     asked, evidence = shares.asked[worst], _lacking(shares, (worst,))
-    return judge.share(expected - got, reason, asked, expected, got, evidence, (worst,))
+    return judge.share(due - got, reason, asked, due, got, evidence, (worst,))
 
 
 def _relative(shares: ExpectedShares, rule: Constraint, line: int, left: tuple[int, ...]) -> Iterator[Verdict]:

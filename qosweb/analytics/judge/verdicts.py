@@ -11,7 +11,7 @@ from statistics import mode
 from typing import TYPE_CHECKING
 
 from qosweb.analytics.judge import latency_verdicts, priority_verdicts, rate_verdicts, share_verdicts
-from qosweb.analytics.judge.expected_shares import ExpectedShares
+from qosweb.analytics.judge.expected_shares import ExpectedShares, MadeUp
 from qosweb.analytics.judge.situations import UNTOLD, uses_subject
 from qosweb.analytics.read.pools import NODES, SLOT_US, Pools
 from qosweb.analytics.read.rows import HELD, NOT_TESTED, VIOLATED, AnalysisLimits, EvidenceQuery, Part, Verdict
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from qosweb.analytics.judge.situations import Situations
     from qosweb.analytics.read.policies import LoggedPolicy
+    from qosweb.analytics.read.rows import PartKey
     from qosweb.analytics.read.timeline import Timeline
     from qosweb.webqos.model.model import Rule
 
@@ -59,6 +60,7 @@ class WindowJudge:
         self._policies, self._situations, self._timeline = policies, situations, timeline
         self._limits, self._responses_ms, self._sizes = limits, responses_ms, sizes or {}
         self._pools = pools or Pools()
+        self._made_up: dict[PartKey, MadeUp] = {}  # of the latest part, by what is the same in all windows
 
     def expected_shares(self, part: Part) -> ExpectedShares:
         policy = self._policies[part.key.policy]
@@ -84,9 +86,9 @@ class WindowJudge:
         elif pool:
             slots = self._pools.slots(pool, begin_s, end_s)
             request_cost, sizes, capacity = 0, {}, (slots * SLOT_US, slots * SLOT_US) if slots else None
-        return ExpectedShares(
-            policy, when.bindings[part.key.situation], part, self._limits, nodes, capacity, sizes, request_cost
-        )
+        binding = when.bindings[part.key.situation]
+        made_up = self._made_up.setdefault(part.key._replace(window_s=0), MadeUp())
+        return ExpectedShares(policy, binding, part, self._limits, nodes, capacity, sizes, request_cost, made_up)
 
     def judge(self, part: Part) -> Iterator[Verdict]:
         """Judges shares in each pool, if the log knows pools, and everything else on all requests together."""

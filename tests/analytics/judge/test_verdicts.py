@@ -24,7 +24,9 @@ from qosweb.analytics.read.rows import (
     NOT_TESTED,
     VIOLATED,
     AnalysisLimits,
+    ClassAmount,
     ClassSums,
+    ContendedSlot,
     EvidenceQuery,
     LogEvent,
     Part,
@@ -118,6 +120,50 @@ def test_lower_bounds_that_cannot_be_kept_together_yield() -> None:
     assert {v.outcome for v in found.values()} == {HELD}
     short = judge(spec, cell("/a", 600, 300), cell("/b", 400, 500))
     assert short["</b>.num_requests > 80"].outcome == VIOLATED
+
+
+CEILING_AND_FLOOR = "set lifetime = 500ms\n</a>.server_resource < 10%\n</b>.server_resource > 50%"
+Second = tuple[tuple[int, int], tuple[int, int]]  # of two classes: requests served and held back
+BOTH_LACK: Second = (10, 90), (90, 90)
+ONE_PAUSES: Second = (60, 40), (40, 0)
+
+
+def judge_divisions(*windows: list[Second | None]) -> list[str]:
+    """The outcomes for the division in each window; seconds that are None are not contended."""
+    policy, limits = policy_of(CEILING_AND_FLOOR), AnalysisLimits()
+    when = {"p": situations(policy, Timeline([], ["n1"]), {}, 0, 99, 1)}
+    bench = WindowJudge({"p": policy}, when, Timeline([], ["n1"]), limits)
+    found: list[str] = []
+    for number, seconds in enumerate(windows):
+        key = PartKey(10 * number, "p", "", 0)
+        contended = [(10 * number + at, second) for at, second in enumerate(seconds) if second is not None]
+        moments = tuple(
+            ContendedSlot(slot, tuple(ClassAmount(f"/{name}", done, lost, done * SIZE) for name, (done, lost) in pairs))
+            for slot, pairs in ((slot, zip("ab", second, strict=True)) for slot, second in contended)
+        )
+        cells = tuple(
+            cell(f"/{name}", *(sum(second[at][what] for _, second in contended) for what in (0, 1)))._replace(key=key)
+            for at, name in enumerate("ab")
+        )
+        part = Part(key, 10.0, float(len(contended)), cells, moments)
+        found += [verdict.outcome for verdict in bench.judge(part) if verdict.kind == "division"]
+    return found
+
+
+def test_a_class_is_not_due_what_another_class_makes_up_for() -> None:
+    made_up: Second = (0, 100), (100, 90)
+    short_pause: Second = (20, 80), (80, 0)
+    assert judge_divisions([made_up, short_pause] * 5) == [HELD]  # 10 % of all, as without pauses
+    assert judge_divisions([made_up] * 10) == [VIOLATED]
+
+
+def test_what_a_class_had_beyond_its_due_counts_in_the_next_window_for_four_seconds() -> None:
+    before: list[Second | None] = [*[BOTH_LACK] * 9, ONE_PAUSES]
+    nothing: Second = (0, 100), (100, 90)
+    assert judge_divisions(before, [*[nothing] * 4, *[BOTH_LACK] * 6]) == [HELD, HELD]
+    assert judge_divisions(before, [*[nothing] * 7, *[BOTH_LACK] * 3]) == [HELD, VIOLATED]
+    assert judge_divisions([BOTH_LACK] * 10, [*[nothing] * 4, *[BOTH_LACK] * 6]) == [HELD, VIOLATED]
+    assert judge_divisions([*before[:9], None], [*[nothing] * 4, *[BOTH_LACK] * 6]) == [HELD, VIOLATED]
 
 
 def test_one_large_response_leaves_shares_untested() -> None:
