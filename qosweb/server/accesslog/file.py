@@ -144,6 +144,10 @@ class LogFile:
     def _change_file(self, *, rotate: bool) -> None:
         if self._path is None:
             return
+        if not rotate and self._is_in_place():
+            self._size = os.fstat(self._descriptor).st_size
+            self._is_new = self._size == 0
+            return
         try:
             if rotate:
                 for number in range(self._keep - 1, 0, -1):
@@ -160,6 +164,14 @@ class LogFile:
         self._descriptor = descriptor
         self._size = os.fstat(descriptor).st_size
         self._is_new = self._size == 0
+
+    def _is_in_place(self) -> bool:
+        """The open file still has its name: it was not moved away, but perhaps copied and truncated."""
+        assert self._path is not None
+        try:
+            return os.path.samestat(os.fstat(self._descriptor), self._path.stat())
+        except OSError:
+            return False
 
 
 def _open(path: Path) -> int:

@@ -132,6 +132,24 @@ def test_a_reopen_that_fails_goes_on_in_the_old_file(site: Path, tmp_path: Path)
     assert len(rids(tmp_path / "moved" / "access.log")) == 20
 
 
+def test_a_file_that_was_truncated_and_not_moved_begins_with_the_policy_again(site: Path, tmp_path: Path) -> None:
+    spec = tmp_path / "rules.webqos"
+    spec.write_text("set lifetime = 1s\n")
+    with RunningNode(site, tmp_path, "--spec", str(spec)) as node:
+        burst(node.port, 10)
+        wait_for(lambda: len(node.log()) == 10, "the lines of the requests")
+        node.kill(Signals.SIGUSR1)  # nothing was moved: the file goes on
+        burst(node.port, 10)
+        wait_for(lambda: len(node.log()) == 20, "the lines of more requests")
+        os.truncate(node.access_log, 0)
+        node.kill(Signals.SIGUSR1)
+        burst(node.port, 10)
+        assert node.stop() == 0
+        assert not said(node, "cannot open")
+    assert len(node.log()) == 10
+    assert json.loads(node.access_log.read_text().splitlines()[0])["event"] == "policy"
+
+
 # A torn line, a full disk
 
 
