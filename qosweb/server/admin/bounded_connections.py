@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from aiohttp import web
 
-ADMIN_CONNECTIONS_MAX = 64
+ADMIN_CONNECTIONS_MAX = 32
 
 
 class BoundedConnections:

@@ -13,7 +13,6 @@ import uvloop
 
 from qosweb.errors import UsageError
 from qosweb.server.admin.admin import LOGGER, Admin, Token
-from qosweb.server.admin.bounded_connections import ADMIN_CONNECTIONS_MAX
 from qosweb.server.connection.connections import LINGERING_MAX
 from qosweb.server.process import gc_tuning
 from qosweb.server.process.console import install_log_handler, log_message
@@ -28,7 +27,7 @@ if TYPE_CHECKING:
     from qosweb.server.connection.connections import Connections
     from qosweb.settings import ServeSettings
 
-FILES_BESIDE_CONNECTIONS = 64 + ADMIN_CONNECTIONS_MAX
+FILES_BESIDE_CONNECTIONS = 64  # connections of the admin port among them
 UPSTREAMS_SHOWN_MAX = 8  # in the message at the start
 
 
