@@ -32,6 +32,7 @@ _PAIR = re.compile(
 )
 _SEPARATOR = re.compile(r"[ \t]*([,;])[ \t]*")
 _PORT = re.compile(r"(?::(?:[0-9]{1,5}|_[0-9A-Za-z._-]+))?")
+_MAPPED = "::ffff:"
 _OURS = ("forwarded", "x-forwarded-for")  # a trusted proxy's values are extended
 _PROTO, _HOST = "x-forwarded-proto", "x-forwarded-host"  # a trusted proxy's values are kept
 
@@ -98,6 +99,11 @@ def normal_address(text: str) -> str | None:
         return None
     mapped = address.ipv4_mapped if isinstance(address, IPv6Address) else None
     return str(mapped or address)
+
+
+def peer_address(address: str) -> str:
+    """The address of a peer as its socket has it: an IPv4 client of an IPv6 socket has an IPv4 address."""
+    return address[len(_MAPPED) :] if address.startswith(_MAPPED) and "." in address else address
 
 
 def is_about_client(name: str) -> bool:

@@ -14,6 +14,7 @@ from qosweb.http.forwarded import (
     fields_for_next_server,
     is_about_client,
     normal_address,
+    peer_address,
 )
 
 PROXIES = TrustedNetworks([ip_network("10.0.0.0/8"), ip_network("2001:db8:1::/48")])
@@ -72,6 +73,12 @@ def test_an_element_that_is_not_an_address_ends_the_search() -> None:
     assert client("192.0.2.7, unknown") == PEER
     assert client("192.0.2.7, junk, 10.0.0.9") == "10.0.0.9"
     assert client("junk, 192.0.2.7") == "192.0.2.7"
+
+
+def test_the_address_of_a_peer_is_ipv4_if_it_is_mapped() -> None:
+    assert peer_address("::ffff:192.0.2.7") == peer_address("192.0.2.7") == "192.0.2.7"
+    for other in ("::1", "2001:db8::ffff:1", "::ffff:1:2:3", "fe80::1%eth0"):
+        assert peer_address(other) == other
 
 
 def test_others_are_not_believed() -> None:

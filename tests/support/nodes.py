@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-_SERVING = re.compile(r"serving .*? on (https?)://[^:]+:(\d+)/(?:, admin on http://[^:]+:(\d+)/)?")
+_SERVING = re.compile(r"serving .*? on (https?)://(?:\[[^]]+\]|[^:]+):(\d+)/(?:, admin on http://[^:]+:(\d+)/)?")
 
 COMMAND = [sys.executable, "-m", "qosweb"]
 

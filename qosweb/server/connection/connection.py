@@ -29,6 +29,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING, cast
 
 from qosweb.admission.processor_queue import TURN_COST
+from qosweb.http.forwarded import peer_address
 from qosweb.server.connection.closing import LINGER_BYTES_MAX
 from qosweb.server.connection.connections import ConnectionDecision
 from qosweb.server.connection.fast_path import PlainHead, read_plain
@@ -81,7 +82,7 @@ class HttpConnection(Turns):
         connections, opening = self._context.connections, self._opening
         if opening is None:
             peer = transport.get_extra_info("peername")
-            self.client = peer[0] if isinstance(peer, tuple) else "unix"
+            self.client = peer_address(peer[0]) if isinstance(peer, tuple) else "unix"
         else:
             self.client = opening.client
         if is_proxy := self.client in self._context.trusted:

@@ -12,6 +12,7 @@ import contextlib
 import socket
 from typing import TYPE_CHECKING
 
+from qosweb.http.forwarded import peer_address
 from qosweb.server.connection.connections import ConnectionDecision
 from qosweb.server.connection.proxy_protocol import BadProxyHeader, NoHeader, read_source
 from qosweb.server.process.console import log_message
@@ -75,7 +76,7 @@ class Listener:
                 self._context.loop.remove_reader(self._listener)
                 self._pause = self._context.loop.call_later(AFTER_FAILURE_S, self._listen)
                 return
-            opening = Opening(accepted, peer[0], self._context.services.clock.read())
+            opening = Opening(accepted, peer_address(peer[0]), self._context.services.clock.read())
             is_proxy = opening.client in trusted
             opening.has_proxy_header = self._has_proxy_headers and (is_proxy or not trusted)
             is_exempt = is_proxy or opening.has_proxy_header

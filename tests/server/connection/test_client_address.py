@@ -180,3 +180,13 @@ def test_a_proxy_may_have_many_connections_and_its_clients_their_share(site: Pat
         for _ in range(3):
             assert ask(stack.enter_context(node.connect()), "a.example").status == 200
         assert stack.enter_context(node.connect()).read_reply().status == 429
+
+
+@pytest.mark.parametrize("options", [(), ("--trust-proxy", PROXY, "--proxy-protocol")], ids=["server", "listener"])
+def test_an_ipv4_client_of_an_ipv6_socket_has_its_ipv4_address(
+    site: Path, tmp_path: Path, options: tuple[str, ...]
+) -> None:
+    with RunningNode(site, tmp_path, "--listen", "[::]:0", *options) as node:
+        assert node.get("/page.txt").status == 200
+        assert node.stop() == 0
+    assert [line["client"] for line in node.log()] == ["127.0.0.1"]
