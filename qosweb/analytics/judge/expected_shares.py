@@ -262,10 +262,10 @@ class ExpectedShares:
         before = {at: min(left, one_response) for at, left in excused.items()}
         excused.clear()
         if backlog:
-            due = division.shares([PPM if at in backlog else ppm for at, ppm in enumerate(demand)])
+            with_backlog = division.shares([PPM if at in backlog else ppm for at, ppm in enumerate(demand)])
             asked = list(asked)
             for at, waited in backlog.items():
-                wanted = waited.part * due[at] * total / PPM
+                wanted = waited.part * with_backlog[at] * total / PPM
                 excuse = before.get(at, 0.0) + waited.periods * one_response
                 asked[at] = max(asked[at], wanted - excuse)
                 excused[at] = max(0.0, excuse - wanted)

@@ -21,7 +21,7 @@ ADMIN_CONNECTIONS_MAX = 32
 class BoundedConnections:
     """Creates the protocols of new connections (a protocol factory), and closes connections above the limit."""
 
-    def __init__(self, server: web.Server[web.Request]) -> None:
+    def __init__(self, server: web.Server) -> None:
         self._server = server
         self._in_use: set[asyncio.BaseProtocol] = set()
 
