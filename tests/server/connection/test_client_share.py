@@ -28,3 +28,15 @@ def test_places_are_for_all_and_some_for_each() -> None:
     assert places.has_room_for("2001:db8::1")
     assert not places.has_room_for("192.0.2.1")
     assert places.taken == 3
+
+
+def test_a_place_is_taken_only_if_there_is_room() -> None:
+    """The short way of the fast path to an upstream server has the same limits."""
+    places = SharedPlaces(4, 500_000)
+    assert [places.try_take(client) for client in ("2001:db8::1", "2001:db8::2", "2001:db8::3")] == [True, True, False]
+    assert [places.try_take("192.0.2.1") for _ in range(3)] == [True, True, False]
+    assert not places.try_take("192.0.2.2")  # all are taken
+    places.give_back("2001:db8::2")
+    assert not places.try_take("192.0.2.1")
+    assert places.try_take("192.0.2.2")
+    assert places.is_full
