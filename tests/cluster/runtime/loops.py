@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import warnings
 from typing import TYPE_CHECKING
 
 import uvloop
@@ -18,8 +19,13 @@ def run(story: Callable[[], Coroutine[None, None, None]]) -> None:
         async with asyncio.timeout(WITHIN_S):
             await story()
 
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+    runner = asyncio.Runner(loop_factory=uvloop.new_event_loop)
+    try:
         runner.run(bounded())
+    finally:
+        with warnings.catch_warnings():  # an error would leave the socket open, and the loop waits for it for ever
+            warnings.simplefilter("default", ResourceWarning)
+            runner.close()
 
 
 async def eventually(condition: Callable[[], bool]) -> None:
