@@ -116,10 +116,11 @@ async def send(options: Options, arguments: argparse.Namespace) -> int:
         async with _member(options, arguments, spool) as bulk:
             start = time.monotonic()
             rates = {"min_rate": arguments.min_rate * 1e6 / 8, "max_rate": arguments.max_rate * 1e6 / 8}
-            outcome, progress = await _send_until_decided(bulk, path, rates)
+            view = SenderView(bulk.replica.me.name, size, is_multicast=bool(arguments.multicast))
+            outcome = await _send_until_decided(bulk, path, rates, view)
             seconds = time.monotonic() - start
             print(
-                f"{printable(path.name)}: {fate(outcome, progress)}, {size} bytes in {seconds:.2f} s, "
+                f"{printable(path.name)}: {fate(outcome, view.last)}, {size} bytes in {seconds:.2f} s, "
                 f"{_rate(size, seconds)}, {bulk.sent_bytes} bytes in datagrams, {bulk.repeated} packets sent again, "
                 f"{bulk.naks_received} NAKs",
                 flush=True,
@@ -149,27 +150,26 @@ def _rate(size: int, seconds: float) -> str:
     return f"{8e-6 * size / max(1e-9, seconds):.1f} Mbit/s"
 
 
-async def _send_until_decided(bulk: Bulk, path: Path, rates: dict[str, float]) -> tuple[Outcome, SendProgress]:
-    """The outcome, and the last progress without the sender among the receivers."""
+async def _send_until_decided(bulk: Bulk, path: Path, rates: dict[str, float], view: SenderView) -> Outcome:
     outcome = Outcome.REJECTED
-    view = SenderView(bulk.replica.me.name, _size(path))
     for _ in range(ATTEMPTS):
         outcome = await bulk.send(_read(path), view.draw, **rates)
         if outcome is not Outcome.REJECTED:
             break
-    return outcome, view.last
+    return outcome
 
 
 class SenderView:
     """Display of a sender: a progress bar for each receiver, and the receivers that nothing reaches."""
 
-    def __init__(self, me: str, size: int) -> None:
+    def __init__(self, me: str, size: int, *, is_multicast: bool) -> None:
         self._me = me
         self._size = size
+        self._hint = " (does it have the same --multicast?)" if is_multicast else ""
         self._begun: float | None = None  # when the first packets were sent
         self._silent: set[str] = set()  # of which the user was told
         self._bars = ProgressBars(sys.stderr)
-        self.last = SendProgress(0, False, 0, {}, 0, 0)
+        self.last = SendProgress(0, False, 0, {}, 0, 0)  # without the sender among the receivers
 
     def draw(self, progress: SendProgress) -> None:
         receivers = {name: done for name, done in progress.receivers.items() if name != self._me}
@@ -186,7 +186,7 @@ class SenderView:
             if name not in self._silent:
                 self._silent.add(name)
                 self._bars.clear()
-                print(f"{printable(name)} has received nothing yet (does it have the same --multicast?)", flush=True)
+                print(f"{printable(name)} has received nothing yet{self._hint}", flush=True)
 
 
 async def _read(path: Path) -> AsyncIterator[bytes]:
