@@ -60,10 +60,13 @@ class ClassAccount:
         escaped = (c if " " <= c <= "~" else "".join(f"%{byte:02X}" for byte in c.encode()) for c in self.name)
         return "".join(escaped)
 
+    @property
+    def served(self) -> int:
+        return self.plain_served + self.relayed_served + self.decisions.get("served", 0)
+
     def by_decision(self) -> dict[str, int]:
-        counts = {"served": self.plain_served + self.relayed_served, "denied": 0, "failed": 0}
-        for decision, count in self.decisions.items():
-            counts[decision] = counts.get(decision, 0) + count
+        counts = {"served": 0, "denied": 0, "failed": 0, **self.decisions}
+        counts["served"] = self.served
         return counts
 
     @property

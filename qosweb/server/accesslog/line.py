@@ -168,10 +168,12 @@ class JsonLines:
             )
         return lines
 
-    def plain_line(self, ts: str, rid: str, client_part: str, host_part: str, page_part: str, ms: str) -> str:
-        """The line of a plain GET, joined from prepared parts."""
+    def plain_line(
+        self, ts: str, rid_prefix: str, number: int, client_part: str, host_part: str, page_part: str, ms: str
+    ) -> str:
+        """The line of a plain GET, joined from prepared parts. Its request id is the prefix and the number."""
         return (
-            f'{{"ts":{ts},"rid":"{rid}",{client_part},"method":"GET","host":{host_part},{page_part},'
+            f'{{"ts":{ts},"rid":"{rid_prefix}{number}",{client_part},"method":"GET","host":{host_part},{page_part},'
             f'"queue_ms":0.000,"service_ms":{ms},"total_ms":{ms}}}\n'
         )
 

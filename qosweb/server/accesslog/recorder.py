@@ -160,9 +160,8 @@ class AccessRecorder:
         self._requests = number = self._requests + 1
         if self._log is not None:
             lines = self._lines
-            ts, rid = self._clock.wall_text(start), f"{self._rid_prefix}{number}"
-            page_part = f"{page.log_part}{account.quoted}{page.log_tail}"
-            lines.append(self._json.plain_line(ts, rid, client_part, host, page_part, ms))
+            ts = self._clock.wall_text(start)
+            lines.append(self._json.plain_line(ts, self._rid_prefix, number, client_part, host, page.wire_log_part, ms))
             if len(lines) >= BATCH_LINES:
                 self.flush()
 

@@ -6,7 +6,10 @@ Neighbours: `live_figures` exchanges them.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import deque
+from itertools import accumulate
+from operator import sub
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -70,9 +73,8 @@ class _Counts:
 
     def __init__(self, account: ClassAccount, now: float) -> None:
         self.at = now
-        counts = account.by_decision()
-        self.served = counts["served"]
-        self.denied = counts["denied"]
+        self.served = account.served
+        self.denied = account.decisions.get("denied", 0)
         self.bytes_sent = account.bytes_sent
         self.wait = account.waits
         self.service = list(account.service_counts)
@@ -138,12 +140,8 @@ class FiguresMeter:
 
 def percentile_ms(before: list[int], now: list[int], part: float) -> float | None:
     """The bound of the bucket below which this part of the new values is; None without new values."""
-    counts = [later - earlier for earlier, later in zip(before, now, strict=True)]
-    total, below = sum(counts), 0
-    if total <= 0:
+    if now == before:
         return None
-    for count, bound_s in zip(counts, SERVICE_BUCKETS_S, strict=False):
-        below += count
-        if below >= part * total:
-            return round(1e3 * bound_s, 2)
-    return 1e3 * SERVICE_BUCKETS_S[-1]
+    up_to = list(accumulate(map(sub, now, before)))
+    bucket = bisect_left(up_to, part * up_to[-1])
+    return round(1e3 * SERVICE_BUCKETS_S[bucket], 2) if bucket < len(SERVICE_BUCKETS_S) else 1e3 * SERVICE_BUCKETS_S[-1]

@@ -253,7 +253,7 @@ class HttpConnection(Turns):
         ):
             return 0
         if page.wire_second != self._clock.second or page.wire_line is not account.served_line:
-            page.set_wire(self._clock.second, self._clock.date_line, account.served_line)
+            page.set_wire(self._clock.second, self._clock.date_line, account.served_line, account.quoted)
         assert self._transport is not None
         if page.wire_has_body:
             self._transport.write(page.wire)

@@ -55,6 +55,7 @@ class Page:
     wire_line: bytes = b""  # the lines of the QoS class in `wire`
     log_part: str = ""  # of an access log line: from the path up to the class
     log_tail: str = ""  # of an access log line: after the class
+    wire_log_part: str = ""  # of an access log line: the class of `wire`, with both parts around it
     folder_fields: tuple[tuple[str, str], ...] = ()  # see `SiteFolder.fields`
     size: int = field(init=False)
 
@@ -73,13 +74,17 @@ class Page:
         except (OSError, KeyError):
             return None
 
-    def set_wire(self, second: int, date_line: bytes, class_line: bytes) -> None:
-        """Serialise the response of a page in memory, for one second and one class."""
+    def set_wire(self, second: int, date_line: bytes, class_line: bytes, class_quoted: str) -> None:
+        """Serialise the response of a page in memory, for one second and one class, and the page's part of log lines.
+
+        Each class has its own ``class_line``, an object that is replaced when its text changes.
+        """
         assert self.body is not None
         self.wire_second = second
         self.wire_line = class_line
         self.wire_has_body = self.size <= WIRE_BODY_MAX
         self.wire = b"".join((self.head, class_line, date_line, b"\r\n", self.body if self.wire_has_body else b""))
+        self.wire_log_part = f"{self.log_part}{class_quoted}{self.log_tail}"
 
     def segments(self) -> tuple[Segment, ...]:
         return (self.body,) if self.body is not None else (self.part(0, self.size),)

@@ -249,3 +249,17 @@ def test_the_upstream_time(site: Path, tmp_path: Path) -> None:
     assert 0 < there["upstream_ms"] <= there["service_ms"]
     assert 0 < gone["upstream_ms"] <= gone["service_ms"]
     assert here["upstream_ms"] is None
+
+
+def test_a_page_of_two_classes_names_the_class_of_each_request(site: Path, tmp_path: Path) -> None:
+    spec = tmp_path / "spec.webqos"
+    spec.write_text('let gold = header("X-Plan") = "gold"\ngold => </page.html>.server_resource > 20%\n')
+    classes = []
+    with RunningNode(site, tmp_path, "--spec", str(spec)) as node:
+        with node.connect() as connection:
+            for number in range(12):  # each head is known after two requests
+                fields = ("X-Plan: gold",) if number % 2 else ()
+                classes.append(connection.get("/page.html", *fields).headers["qos-class"])
+        assert node.stop() == 0
+    assert classes == ["/page.html", "/page.html#gold"] * 6
+    assert [line["class"] for line in node.log()] == classes
