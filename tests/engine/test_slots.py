@@ -351,6 +351,19 @@ def test_a_bound_on_requests_holds() -> None:
     assert gateway.outcomes["/a", "served"] == pytest.approx(50, abs=3)
 
 
+@pytest.mark.parametrize("slots", [4, 16])
+def test_a_class_with_a_bound_on_requests_is_served_beside_a_class_that_wants_everything(slots: int) -> None:
+    """The bound is not a part of the slots: five requests a second are few bytes, but perhaps much of a server."""
+    gateway = Gateway("set lifetime = 1s\n</bots>.num_requests < 5\n", report("app", slots))
+    gateway.places = slots
+    gateway.load("/bots", 22, lambda: 0.02, 12.0)
+    gateway.load("default", 1.5 * slots / 0.02, lambda: 0.02, 12.0)
+    gateway.run(2.0)
+    gateway.outcomes.clear()
+    gateway.run(12.0)
+    assert gateway.outcomes["/bots", "served"] == pytest.approx(50, abs=6)
+
+
 def test_what_a_client_leaves_behind_is_free() -> None:
     """A request that gave up while it waited, and one that was granted at that moment, hold nothing."""
     gateway = Gateway(SHARES, report("app", 1))

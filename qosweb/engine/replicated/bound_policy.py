@@ -35,8 +35,8 @@ class BoundPolicy:
     `in_force` maps the numbers of the constraints in force to the classes that they bound.
     """
 
-    __slots__ = ("_division", "_guaranteed", "_rates", "always", "buckets_of", "in_force", "measures", "rules",
-                 "slot_bounds_of", "slot_buckets_of", "terms")  # fmt: skip
+    __slots__ = ("_division", "_guaranteed", "_rates", "_slot_division", "always", "buckets_of", "in_force", "measures",
+                 "rules", "slot_bounds_of", "slot_buckets_of", "terms")  # fmt: skip
 
     def __init__(self, model: Model, coverage: Coverage, environment: Environment) -> None:
         count = len(model.classes)
@@ -47,6 +47,7 @@ class BoundPolicy:
         self.measures = [measure_of(terms) for terms in self.terms]  # of costs in pools of servers; empty: slot time
         self._rates = [_channel_bps(terms) for terms in self.terms]
         self._division = Division(model, coverage, binding, ShareBasis.of(environment))
+        self._slot_division = Division(model, coverage, binding, ShareBasis.of(environment, has_ceilings=False))
         self._guaranteed: tuple[int, ...] | None = None
         uppers = [(one.number, one.upper) for one in binding.in_force if one.upper]
         self.rules = [rule for number, classes in uppers if (rule := _rule(model, number, classes, environment))]
@@ -65,6 +66,10 @@ class BoundPolicy:
 
     def shares(self, demand_ppm: list[int]) -> tuple[int, ...]:
         return self._division.shares(demand_ppm)
+
+    def slot_shares(self, demand_ppm: list[int]) -> tuple[int, ...]:
+        """The same in a pool of servers. Rates are parts of the bytes, not of the slots: only tokens bound them."""
+        return self._slot_division.shares(demand_ppm)
 
     @property
     def guaranteed(self) -> tuple[int, ...]:

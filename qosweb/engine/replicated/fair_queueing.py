@@ -171,7 +171,7 @@ class FairScheduler(ABC, Generic[PlaceId, AnyPlace, AnyStart]):
             PPM if one.short_ms > since_ms and not first else ask
             for one, ask, first in zip(classes, demand_ppm, always, strict=True)
         ]
-        shares = self.bound.shares(asked)
+        shares = self._divided(asked)
         for one, share, ask in zip(classes, shares, demand_ppm, strict=True):
             if share < ask:
                 one.short_ms = now_ms
@@ -180,6 +180,9 @@ class FairScheduler(ABC, Generic[PlaceId, AnyPlace, AnyStart]):
             if now and not before and one.waiting:
                 self._join(one, now_ms)
         self.set_shares(shares)
+
+    def _divided(self, demand_ppm: list[int]) -> tuple[int, ...]:
+        return self.bound.shares(demand_ppm)
 
     def set_shares(self, shares: tuple[int, ...]) -> None:
         self.shares = shares

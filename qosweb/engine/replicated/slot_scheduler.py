@@ -43,6 +43,9 @@ class SlotScheduler(FairScheduler[str, Server, SlotStart]):
         self.bound = bound
         self.buckets_of = bound.slot_buckets_of
 
+    def _divided(self, demand_ppm: list[int]) -> tuple[int, ...]:
+        return self.bound.slot_shares(demand_ppm)
+
     def starts(self, now_ms: int, waiting: list[int]) -> list[SlotStart]:
         begun: list[SlotStart] = []
         always = [number for number in waiting if self.bound.always[number]]

@@ -157,7 +157,7 @@ def as_ppm(rule: Constraint, basis: ShareBasis) -> tuple[int | None, int | None]
         return None, None
     numerator *= PPM * (basis.nodes if value.per_node else 1)
     denominator *= basis.capacity_bps
-    return numerator // denominator, -(-numerator // denominator)
+    return numerator // denominator, -(-numerator // denominator) if basis.has_ceilings else None
 
 
 def _directions(rule: Constraint) -> tuple[str, ...]:

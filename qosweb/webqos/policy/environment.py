@@ -55,7 +55,8 @@ class ShareBasis:
     nodes: int = 1
     capacity_bps: int | None = None
     request_bytes: int = REQUEST_BYTES
+    has_ceilings: bool = True  # whether an upper bound that is a rate bounds the share, too
 
     @classmethod
-    def of(cls, environment: Environment) -> ShareBasis:
-        return cls(environment.nodes, environment.capacity_bps, environment.request_bytes)
+    def of(cls, environment: Environment, *, has_ceilings: bool = True) -> ShareBasis:
+        return cls(environment.nodes, environment.capacity_bps, environment.request_bytes, has_ceilings)
