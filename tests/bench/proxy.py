@@ -3,9 +3,10 @@
 All proxies run at the same time on one core, in front of the same nginx, which shares the other core with the load
 (wrk, 64 connections). wrk targets one proxy after the other, round after round. All keep connections alive on both
 sides and write access logs; qosweb has a specification in force, and no limit for one client, as all load comes from
-one address. The load's core is the limit for rates, so proxies
-are judged by their processor time per request: the figure of a proxy is the median over the rounds, the result is the
-better peer's figure divided by qosweb's. Heads repeat, or all differ.
+one address. Each measurement begins after a second of the same load: qosweb begins with a low limit for the server
+behind it, and requests wait while it finds the right one. The load's core is the limit for rates, so proxies are judged
+by their processor time per request: the figure of a proxy is the median over the rounds, the result is the better
+peer's figure divided by qosweb's. Heads repeat, or all differ.
 """
 
 from __future__ import annotations
@@ -129,6 +130,7 @@ def main(arguments: list[str]) -> int:
 
 def _measure(proxy: Proxy, case: Case, script: Path | None, options: argparse.Namespace) -> tuple[float, float, float]:
     url = f"http://127.0.0.1:{proxy.port}{case.path}"
+    wrk.load(url, connections=options.connections, seconds=1, script=script)  # warm
     before_s = cpu_s(proxy.pid)
     load = wrk.load(url, connections=options.connections, seconds=options.seconds, script=script)
     return load.rate_per_s, load.p99_ms, (cpu_s(proxy.pid) - before_s) / load.requests * 1e6
