@@ -30,11 +30,10 @@ class ClassAccount:
     decisions: Counter[str] = field(default_factory=Counter)
     number: int = 0  # of the class in the policy in force
     relayed_served: int = 0  # requests that took the fast path to an upstream server; they are not in `decisions`
-    held_served: int = 0  # the part of `relayed_served` that the engine does not know of yet
-    held_bytes: int = 0  # of their responses; part of `other_bytes`
+    relayed_bytes: int = 0  # of their responses; part of `bytes_sent`
     plain_served: int = 0  # requests that took the fast path; they are not in `decisions`
     bytes_sent: int = 0
-    other_bytes: int = 0  # the part of `bytes_sent` that did not take the fast path
+    other_bytes: int = 0  # the part of `bytes_sent` that took neither fast path
     reasons: Counter[str] = field(default_factory=Counter)  # of denials
     wait_sum_s: float = 0.0  # of requests that were queued
     wait_counts: list[int] = field(default_factory=lambda: [0] * (len(SERVICE_BUCKETS_S) + 1))
@@ -52,7 +51,8 @@ class ClassAccount:
 
     @property
     def plain_bytes(self) -> int:
-        return self.bytes_sent - self.other_bytes
+        """Of requests that took the fast path to memory."""
+        return self.bytes_sent - self.relayed_bytes - self.other_bytes
 
     @property
     def field_text(self) -> str:

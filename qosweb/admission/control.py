@@ -29,7 +29,7 @@ from qosweb.admission.capacity_report import CapacityReporter
 from qosweb.admission.class_accounts import ClassAccounts
 from qosweb.admission.classifier import Classifier
 from qosweb.admission.gate import HEAD_BYTES, EngineGate, OpenGate
-from qosweb.admission.processor_queue import TURN_COST, ProcessorQueue
+from qosweb.admission.processor_queue import ProcessorQueue
 from qosweb.admission.redirects import Redirects
 from qosweb.admission.resources import pool_name, resources_of
 from qosweb.engine.engine import Engine
@@ -108,6 +108,7 @@ class AdmissionControl:
             if finds_processor:
                 self.processor = ProcessorQueue(loop, self.engine, self.accounts, clock, self.refresh_limit)
                 gate.on_size = self.processor.charge
+                gate.on_answered = self.processor.charge_answered
         # The fast path: whether a request of this class with a response of this size may start now; see above. (An
         # attribute saves a call.)
         self.start: Callable[[ClassAccount, int], bool] = self._gate.start
@@ -187,10 +188,7 @@ class AdmissionControl:
         assert processor is not None
         if not processor.is_alone(account, now):
             return None
-        hold = self._gate.hold(account, servers, name, now)
-        if hold is not None:
-            processor.charge(account, TURN_COST)
-        return hold
+        return self._gate.hold(account, servers, name, now)
 
     def enter_in_turn(self, run: Callable[[], None]) -> None:
         """Call ``run``, which handles one request whose turn has come: it is not held again."""

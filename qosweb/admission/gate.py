@@ -149,8 +149,10 @@ class EngineGate(OpenGate):
         self._turns = None if is_application else LoopTurns(loop)
         self._opens: list[bool] = []  # by class: whether a request may start on the fast path
         self._counted: dict[str, tuple[int, int]] = {}  # by class: requests and bytes that the engine knows of
+        self._counted_relayed: dict[str, tuple[int, int]] = {}  # the same of requests to upstream servers
         self._means: dict[str, int] = {}  # by class: mean size of recent responses whose size was unknown at entry
         self.on_size: Callable[[ClassAccount, int], None] = _ignore_size  # of a response whose size was unknown
+        self.on_answered: Callable[[ClassAccount, int], None] | None = None  # the same of a request from `hold`
 
     # ---- the fast path
 
@@ -171,14 +173,15 @@ class EngineGate(OpenGate):
         throttle = self._throttle
         if throttle is not None and throttle.is_limited:
             return None
-        queue = self._engine.slot_queue(servers)
+        queue = self._engine.slot_queues.get(servers) or self._engine.slot_queue(servers)
         request = queue.start_at(account.number, name)
         if request is None:
             return None
         self.in_service += 1
         account.in_service += 1
-        if self._turns is not None:
-            self._turns.note(now)
+        turns = self._turns
+        if turns is not None and not turns.is_open:
+            turns.note(now)
         return Hold(account, request, queue, now)
 
     def release(self, hold: Hold, bytes_sent: int, now: float) -> None:
@@ -186,20 +189,26 @@ class EngineGate(OpenGate):
         assert queue is not None
         assert request is not None
         used_us = int((now - since) * SLOT)
-        queue.finish(request, used_us if used_us > 0 else 1, service_s=self._service_s(since, now))
-        account.held_served += 1
-        account.held_bytes += bytes_sent
-        self.on_size(account, bytes_sent)
+        turns = self._turns
+        service_s = now - since if turns is None else turns.service_s(since, now)
+        queue.finish_timed(request, used_us if used_us > 0 else 1, service_s)
+        if self.on_answered is not None:
+            self.on_answered(account, bytes_sent)
         if queue.pool.scheduler.queued:
             self.driver.poke()
         self.in_service -= 1
         account.in_service -= 1
 
     def permit_for(self, hold: Hold) -> Permit:
+        queue = hold.queue
+        assert queue is not None
+        assert hold.request is not None
         self.driver.poke()
+        if self.on_answered is not None:
+            self.on_answered(hold.account, 0)  # the rest follows when the permit closes
         mark = self._meter.enter(self._clock.read())
         return Permit(
-            self, hold.account, None, hold.request, mark, fixed_bytes=self.fixed_bytes, queue=hold.queue,
+            self, hold.account, None, queue.request_of(hold.request), mark, fixed_bytes=self.fixed_bytes, queue=queue,
             slot_since=hold.since,
         )  # fmt: skip
 
@@ -218,9 +227,12 @@ class EngineGate(OpenGate):
                 count = served - before[0]
                 pipe_queue.served(account.number, count, size - before[1] + count * self.fixed_bytes)
                 self._counted[account.name] = served, size
-            if account.held_served:  # their starts are counted already
-                pipe_queue.served(account.number, 0, account.held_served * self.fixed_bytes + account.held_bytes)
-                account.held_served = account.held_bytes = 0
+            served, size = account.relayed_served, account.relayed_bytes
+            before = self._counted_relayed.get(account.name, (0, 0))
+            if served != before[0]:  # their starts are counted already
+                cost = (served - before[0]) * self.fixed_bytes + size - before[1]
+                pipe_queue.served(account.number, 0, cost)
+                self._counted_relayed[account.name] = served, size
 
     # ---- all other requests
 

@@ -24,29 +24,30 @@ ASLEEP_S = 0.0002  # a poll that does not sleep takes less
 class LoopTurns:
     """Call `note` with each event, or `service_s` with the event that ends a request's service."""
 
-    __slots__ = ("_began", "_ended", "_is_open", "_loop", "_polled")
+    __slots__ = ("_began", "_ended", "_loop", "_polled", "is_open")
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
-        self._is_open = False
+        self.is_open = False  # an event of this turn was noted
         self._began = self._ended = 0.0  # the present turn, or the last one
         self._polled = 0.0  # the last poll that did not find the events of this turn
 
     def note(self, now: float) -> None:
         """An event is handled."""
-        if self._is_open:
+        if self.is_open:
             return
-        self._is_open = True
+        self.is_open = True
         self._polled = now if now - self._ended > ASLEEP_S else self._began
         self._began = now
         self._loop.call_soon(self._end)
 
     def service_s(self, since: float, now: float) -> float:
         """How long a server certainly took for a request that it got at `since`, and whose response was just read."""
-        self.note(now)
-        return max(0.0, self._polled - since)
+        if not self.is_open:
+            self.note(now)
+        return self._polled - since if self._polled > since else 0.0
 
     def _end(self) -> None:
         """Called after the events of a turn, before the next poll."""
-        self._is_open = False
+        self.is_open = False
         self._ended = perf_counter()

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from qosweb.admission.class_accounts import ClassAccount
     from qosweb.engine.local.request_ids import RequestId
     from qosweb.engine.local.requests import Request
-    from qosweb.engine.local.slot_queue import SlotQueue
+    from qosweb.engine.local.slot_queue import Lane, SlotQueue
 
 Fields = tuple[tuple[str, str], ...]
 
@@ -173,7 +173,7 @@ class Hold:
     __slots__ = ("account", "queue", "request", "since")
 
     def __init__(
-        self, account: ClassAccount, request: Request | None, queue: SlotQueue | None = None, since: float = 0.0
+        self, account: ClassAccount, request: Request | Lane | None, queue: SlotQueue | None = None, since: float = 0.0
     ) -> None:
         self.account = account
         self.queue = queue  # of the upstream servers, if there is an engine

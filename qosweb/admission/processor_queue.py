@@ -77,6 +77,7 @@ class ProcessorQueue:
         self._waiting_since = inf
         self._shares_at = -inf
         self._weights = ActiveWeights()
+        self._alone: tuple[ClassAccount, TurnClass] | None = None  # no other class has had requests since this one
 
     def start(self, connections: Callable[[], int], after_turn: Callable[[float], None]) -> None:
         """Watch the processor from now on.
@@ -122,6 +123,8 @@ class ProcessorQueue:
             chosen = order.class_of(account.name)
             chosen.came_at = now
             self._refresh(now)
+        if self._alone is not None and self._alone[1] is not chosen:
+            self._alone = None
         if order.waiting >= WAITING_MAX:
             return False
         order.add(chosen, request, now)
@@ -132,6 +135,10 @@ class ProcessorQueue:
 
     def is_alone(self, account: ClassAccount, now: float) -> bool:
         """Whether no other class has had requests lately: then a request of this class need not wait for its turn."""
+        if self._alone is not None and self._alone[0] is account:
+            self._alone[1].came_at = now
+            return True
+        self._alone = None
         classes = self.order.classes
         chosen = classes.get(account.name)
         if chosen is None:
@@ -139,7 +146,10 @@ class ProcessorQueue:
             self._refresh(now)
         chosen.came_at = now
         since = now - ACTIVE_S
-        return not any(one.queue or one.came_at > since for one in classes.values() if one is not chosen)
+        if any(one.queue or one.came_at > since for one in classes.values() if one is not chosen):
+            return False
+        self._alone = account, chosen
+        return True
 
     def enter(
         self,
@@ -160,6 +170,11 @@ class ProcessorQueue:
         """Charge the body of a response whose size was unknown when its turn came."""
         if self.is_full:
             self.order.charge(account.name, size)
+
+    def charge_answered(self, account: ClassAccount, size: int) -> None:
+        """Charge a request that had no turn, because its class `is_alone`, or because the processor was not full."""
+        if self.is_full:
+            self.order.charge(account.name, TURN_COST + size)
 
     def denial(self, account: ClassAccount, reason: str) -> Denial:
         """Count a denial. Its response depends on nothing but class and reason."""

@@ -284,6 +284,7 @@ class Engine:
     def flush(self, now_ms: int) -> bytes | None:
         """The batch to broadcast now, if any; `batch_ended` follows. Outside a primary view, apply it at once."""
         self.now_ms = now_ms
+        self._settle_slots()
         if not self._may_send:
             return None
         wake_ms = self.machine.wake_ms
@@ -298,7 +299,13 @@ class Engine:
         self.in_flight = batch
         return entries.encode(batch)
 
+    def _settle_slots(self) -> None:
+        """Collect the starts and ends that the slot queues have only counted."""
+        for queue in self.slot_queues.values():
+            queue.settle()
+
     def _take_batch(self) -> NodeBatch:
+        self._settle_slots()
         restated = self.pipe_queue.make_restatement() if self.outbox.restates else None
         batch = self.outbox.take(self.time_ms, self.machine.generation, restated)
         batch.limits = list(self._limits.values())
@@ -471,6 +478,7 @@ class Engine:
 
     def _policy_changed(self, position: int, policy: CompiledPolicy) -> None:
         """Unfinished requests keep their class by its name."""
+        self._settle_slots()  # before the outbox translates its numbers
         before, self._names, self._policy = self._names, list(policy.names), policy
         now = {name: at for at, name in enumerate(policy.names)}
         numbers = [now.get(name, policy.default) for name in before]

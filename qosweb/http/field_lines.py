@@ -13,6 +13,7 @@ import re
 from typing import Generic, TypeVar
 
 LINES_MAX = 4096
+NEW_LINES_MAX = 512
 LINE_LEN_MAX = 256
 
 TOKEN = rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+"
@@ -24,18 +25,33 @@ Meaning = TypeVar("Meaning")
 
 
 class KnownLines(dict[bytes, Meaning], Generic[Meaning]):
-    """Meanings of field lines by their bytes. ``lines[line]`` reads a line that is not known with `learn`."""
+    """Meanings of field lines by their bytes. ``lines[line]`` reads a line that is not known with `learn`.
 
-    __slots__ = ()
+    Only lines that came at least twice are known: lines that never come again must not displace them. New lines are
+    few, so that they stay in the processor's cache.
+    """
+
+    __slots__ = ("_new",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._new: dict[bytes, Meaning] = {}  # lines that came once
 
     def learn(self, line: bytes) -> Meaning:
         """The meaning of ``line``. Raises an exception if it is not a field line."""
         raise NotImplementedError
 
     def __missing__(self, line: bytes) -> Meaning:
-        meaning = self.learn(line)
-        if len(line) <= LINE_LEN_MAX:
+        new = self._new
+        meaning = new.pop(line, None)
+        if meaning is not None:
             if len(self) >= LINES_MAX:
                 self.clear()
             self[line] = meaning
+            return meaning
+        meaning = self.learn(line)
+        if len(line) <= LINE_LEN_MAX:
+            if len(new) >= NEW_LINES_MAX:
+                new.clear()
+            new[line] = meaning
         return meaning

@@ -6,7 +6,7 @@ from typing import Generic, TypeVar
 
 HEADS_MAX = 4096
 HEAD_LEN_MAX = 1024
-SEEN_ONCE_MAX = 16_384
+SEEN_ONCE_MAX = 2_048  # few enough to stay in the processor's cache
 
 Meaning = TypeVar("Meaning")
 

@@ -87,12 +87,13 @@ class _ResponseLines(KnownLines[_Line]):
 class UpstreamHeads:
     """Parses response heads. ``me`` is the name of this node in Via."""
 
-    __slots__ = ("_me", "known", "lines")
+    __slots__ = ("_me", "get", "known", "lines")
 
     def __init__(self, me: bytes) -> None:
         self._me = me
         self.lines = _ResponseLines()
         self.known: KnownHeads[UpstreamHead] = KnownHeads()
+        self.get = self.known.get  # a head that came at least twice: `read`, in short
 
     def read(self, head: bytes) -> UpstreamHead:
         """Parse a head with its empty line. Raises BadUpstreamHead."""

@@ -12,7 +12,8 @@ import pytest
 
 from cluster.names import ProcessId
 from qosweb.engine.engine import Engine
-from qosweb.engine.local.requests import Decision, Deny, Start
+from qosweb.engine.local.requests import Decision, Deny, Request, Start
+from qosweb.engine.local.slot_queue import Lane
 from qosweb.engine.replicated.entries import NodeReport
 from qosweb.engine.replicated.invariants import violated_invariants
 from qosweb.engine.replicated.slot_scheduler import most_free
@@ -21,8 +22,6 @@ from qosweb.engine.sim.policies import policy_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-    from qosweb.engine.local.requests import Request
 
 Servers = tuple[tuple[str, bool], ...]
 POOL: Servers = (("app", True),)
@@ -322,6 +321,78 @@ def test_the_fast_path_sees_at_once_that_a_server_is_out() -> None:
     gateway.turn()
     assert queue.start_at(0, "app") is None
     assert queue.start_at(0, "other") is not None
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_the_fast_path_counts_every_request_once(seed: int) -> None:
+    """Requests start on the fast path and end in any order, between batches, changes of the policy and restatements."""
+    gateway = Gateway(SHARES, report("app", 40), seed=seed)
+    engine, chance = gateway.engine, gateway.chance
+    queue = engine.slot_queue(POOL)
+    held: list[Request | Lane] = []
+    started = 0
+    forms: set[type] = set()
+    for _ in range(1500):
+        gateway.now += 0.001
+        what = chance.random()
+        if what < 0.5:
+            found = queue.start_at(chance.randrange(2), "app")
+            if found is not None:
+                held.append(found)
+                forms.add(type(found))
+                started += 1
+        elif what < 0.85 and held:
+            one = held.pop(chance.randrange(len(held)))
+            used_us = chance.randrange(1, 50_000)
+            if chance.random() < 0.1:
+                queue.finish(queue.request_of(one), used_us)
+            else:
+                queue.finish_timed(one, used_us, used_us / 1e6)
+        elif what < 0.95:
+            gateway.turn()
+        elif what < 0.97:
+            engine.change_policy(policy_of(SHARES + f"</c>.num_requests < {chance.randrange(2, 9)}\n"))
+            gateway.turn()
+        elif what < 0.98:
+            queue.policy_changed(list(range(len(engine.machine.policy.names))))
+        else:
+            queue.untell()
+            assert queue._balance["app"] == len(held)
+            engine.outbox.restates = True
+            gateway.turn()
+        in_service = engine.machine.servers.servers["app"].uses
+        assert queue.in_service()["app"] == len(held)
+        assert len(in_service) <= 40
+    assert forms == {Lane, Request}
+    for one in held:
+        queue.finish_timed(one, 1, 1e-6)
+    for _ in range(3):
+        gateway.now += 0.1
+        gateway.turn()
+    assert not engine.machine.servers.servers["app"].uses
+    assert not queue.requests
+    assert not +queue._balance
+    assert not queue._untold
+    assert sum(one.totals.started for one in engine.machine.classes) == started
+
+
+def test_a_change_of_the_policy_finds_requests_that_were_only_counted() -> None:
+    gateway = Gateway("</b>.server_resource > 40%\n</c>.server_resource > 10%\n", report("app", 40))
+    queue = gateway.engine.slot_queue(POOL)
+    number = gateway.engine.machine.policy.names.index("/c")
+    ended, running = queue.start_at(number, "app"), queue.start_at(number, "app")
+    assert ended is not None
+    assert running is not None
+    queue.finish_timed(ended, 1000, 0.001)
+    gateway.engine.machine.change_policy(1, policy_of("</c>.available = always\n"))
+    gateway.now += 0.1
+    gateway.turn()
+    assert len(gateway.engine.machine.servers.servers["app"].uses) == 1
+    queue.finish_timed(running, 1000, 0.001)
+    gateway.now += 0.1
+    gateway.turn()
+    assert not gateway.engine.machine.servers.servers["app"].uses
+    assert {one.name: one.totals.started for one in gateway.engine.machine.classes} == {"/c": 2, "default": 0}
 
 
 def test_always_available_requests_exceed_a_full_server_but_no_more_than_its_limit() -> None:

@@ -11,7 +11,7 @@ import pytest
 from aiohttp.base_protocol import BaseProtocol
 from aiohttp.http import HttpProcessingError, HttpRequestParser
 
-from qosweb.http.field_lines import LINE_LEN_MAX, LINES_MAX
+from qosweb.http.field_lines import LINE_LEN_MAX, LINES_MAX, NEW_LINES_MAX
 from qosweb.http.request_heads import METHODS, BadRequestHead, RequestHead, RequestHeads
 from qosweb.http.targets import BadTarget, parse_target
 from tests.server.connection.probes import FIELDS, HOSTS, REQUEST_LINES
@@ -218,15 +218,27 @@ def test_too_many_fields_are_refused() -> None:
 def test_the_cache_of_lines_is_bounded_and_keeps_no_line_that_was_refused() -> None:
     heads = RequestHeads(FIELDS_MAX)
     for number in range(2 * LINES_MAX):
-        heads.read(request(b"X-Number: %d" % number))
+        for _ in range(2):
+            heads.read(request(b"X-Number: %d" % number))
         assert len(heads.lines) <= LINES_MAX
     long = b"X: " + b"y" * LINE_LEN_MAX
     heads.read(request(long))
     assert long not in heads.lines
-    for _ in range(2):
+    for _ in range(3):
         with pytest.raises(BadRequestHead):
             heads.read(request(b"X : y"))
     assert b"X : y" not in heads.lines
+
+
+def test_lines_that_never_come_again_displace_no_other_line() -> None:
+    heads = RequestHeads(FIELDS_MAX)
+    for _ in range(2):
+        heads.read(request(b"X: y"))
+    for number in range(2 * LINES_MAX):
+        heads.read(request(b"X-Number: %d" % number))
+        assert len(heads.lines._new) <= NEW_LINES_MAX
+    assert b"X: y" in heads.lines
+    assert len(heads.lines) < 10
 
 
 @pytest.mark.parametrize("head", [head for head in probes() if len(head) < 2_000], ids=lambda head: repr(head[:60]))

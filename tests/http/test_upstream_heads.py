@@ -104,6 +104,7 @@ def test_responses_that_cannot_be_chunked(status: bytes) -> None:
 def test_the_cache_of_lines_is_bounded() -> None:
     heads = UpstreamHeads(b"n1")
     for number in range(3 * LINES_MAX):
-        heads.read(b"HTTP/1.1 200 OK\r\nX: %d\r\n\r\n" % number)
+        for length in (0, 1):
+            heads.read(b"HTTP/1.1 200 OK\r\nX: %d\r\nContent-Length: %d\r\n\r\n" % (number, length))
     heads.read(b"HTTP/1.1 200 OK\r\nX: %b\r\n\r\n" % (b"x" * 5000))
     assert len(heads.lines) <= LINES_MAX

@@ -22,6 +22,7 @@ LN_CAP = log(CAP)
 MEAN_OVER = 50  # ends: the window of the running means
 DEVIATION_MAX = 4.0  # squared, of ln R: one outlier does not make a class noisy
 MICRO = 1_000_000
+SAME = 1e-6  # of ln R
 SECONDS_MIN = 1e-3  # shorter times count as this: a queue inside a server that no request waits for is no harm
 LN_SECONDS_MIN = log(SECONDS_MIN)
 LN_OF = (0.0, *map(log, range(1, 1025)))
@@ -48,22 +49,24 @@ SampleBatch = tuple[SampleRow, ...]
 
 
 class _Sums:
-    __slots__ = ("ended", "failed", "inverse", "ln", "ln_in_service", "seconds", "squares", "started")
+    __slots__ = ("ended", "failed", "inverse", "ln", "ln_in_service", "seconds", "shortest", "squares", "started")
 
     def __init__(self) -> None:
         self.started = self.ended = self.failed = 0
+        self.shortest = 0  # ends after at most SECONDS_MIN, which is usual: not in the other sums of times yet
         self.ln = self.squares = self.seconds = self.inverse = self.ln_in_service = 0.0
 
 
 class Sampler:
     """Collects the samples of one gateway at one server."""
 
-    __slots__ = ("_sums", "_usual", "epoch")
+    __slots__ = ("_shortest", "_sums", "_usual", "epoch")
 
     def __init__(self) -> None:
         self.epoch = 1  # of the decision in force here
         self._sums: dict[tuple[int, int], _Sums] = {}
         self._usual: dict[int, float] = {}  # class: running mean of ln R
+        self._shortest: set[int] = set()  # classes whose usual time is SECONDS_MIN
 
     def start(self, number: int, in_service: int, limited: bool) -> Tag:
         """A request starts; `in_service` includes it, `limited` says that it fills the last free slot."""
@@ -76,23 +79,29 @@ class Sampler:
     def end(self, number: int, seconds: float, tag: Tag) -> None:
         epoch, in_service = tag
         sums = self._sums.get((epoch, number)) or self._of(epoch, number)
+        sums.ended += 1
+        sums.ln_in_service += LN_OF[in_service] if in_service < len(LN_OF) else log(in_service)
         if seconds <= SECONDS_MIN:
+            if number in self._shortest:
+                sums.shortest += 1
+                return
             seconds, ln = SECONDS_MIN, LN_SECONDS_MIN
         else:
             ln = log(seconds)
         usual = self._usual.get(number, ln)
         off = ln - usual
-        if off:
+        if -SAME < off < SAME:
+            self._usual[number] = ln
+            if ln == LN_SECONDS_MIN:
+                self._shortest.add(number)
+        else:
+            self._shortest.discard(number)
             self._usual[number] = usual = usual + off / MEAN_OVER
             square = off * off
             sums.squares += min(square, DEVIATION_MAX)
-        elif number not in self._usual:
-            self._usual[number] = usual
-        sums.ended += 1
         sums.ln += min(ln, usual + LN_CAP)
         sums.seconds += seconds
         sums.inverse += 1 / seconds
-        sums.ln_in_service += LN_OF[in_service] if in_service < len(LN_OF) else log(in_service)
 
     def fail(self, number: int, tag: Tag) -> None:
         """A request ended by an error or a time-out."""
@@ -108,6 +117,10 @@ class Sampler:
         if not self._sums:
             return ()
         sums, self._sums = self._sums, {}
+        for one in sums.values():
+            one.ln += one.shortest * LN_SECONDS_MIN
+            one.seconds += one.shortest * SECONDS_MIN
+            one.inverse += one.shortest / SECONDS_MIN
         return tuple(
             SampleRow(
                 epoch, number, one.started, one.ended, one.failed, round(one.ln * MICRO), round(one.squares * MICRO),
@@ -120,6 +133,7 @@ class Sampler:
         """The policy changed, and with it the numbers of the classes."""
         self._sums.clear()
         self._usual.clear()
+        self._shortest.clear()
 
     def _of(self, epoch: int, number: int) -> _Sums:
         key = (epoch, number)

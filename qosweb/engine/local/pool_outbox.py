@@ -76,6 +76,11 @@ class PoolOutbox:
         self._add_served(started[1], 1, cost, *amount)
         return False
 
+    def served(self, class_number: int, count: int, cost: int) -> None:
+        """Requests that started at once and are over, all since the last batch."""
+        self._add_served(class_number, count, cost)
+        self.account(class_number).started += count
+
     def _add_served(self, class_number: int, *more: int) -> None:
         sums = self._served.get(class_number)
         self._served[class_number] = [*more] if sums is None else list(map(add, sums, more))

@@ -5,6 +5,8 @@ always enforced; the other nodes learn of it later. Of the free slots of a share
 least one, before they have learned of it. So a limit is exceeded by at most one slot for each node, until the next
 round.
 Everything else is as for the node's own pipe (`pipe_queue`), but a granted request starts at once, at its server.
+On the fast path a request is only counted, in the `Lane` of its class and server. It becomes a `Request` if it still
+runs when the next batch is made.
 Costs are microseconds.
 """
 
@@ -13,7 +15,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from qosweb.engine.laws.service_samples import Sampler
+from qosweb.engine.laws.service_samples import UNLIMITED, Sampler
 from qosweb.engine.local.pool_outbox import PoolOutbox
 from qosweb.engine.local.request_queue import WAITING_MAX, RequestQueue, decide
 from qosweb.engine.local.requests import OVER, RUNNING, WAITING, Request, Start
@@ -28,6 +30,25 @@ if TYPE_CHECKING:
     from qosweb.engine.replicated.pool_batch import PoolBatch
     from qosweb.engine.replicated.servers import PoolKey
     from qosweb.webqos.policy.terms import Terms
+
+# Of a server: its name, how many requests may be untold, free slots, requests in service, and the epoch.
+Room = tuple[str, int, int, int, int]
+
+
+class Lane:
+    """Requests of one class at one server that started at once, and of which the pool knows nothing but `told`."""
+
+    __slots__ = ("class_number", "cost", "ended", "in_service", "running", "server", "told", "used_us")
+
+    def __init__(self, class_number: int, server: str) -> None:
+        self.class_number = class_number
+        self.server = server
+        self.running = 0
+        self.ended = 0  # since the last batch, of those that were not told
+        self.used_us = 0  # their slot time
+        self.cost = 0  # of the last one that started
+        self.in_service = 1  # at the server, with the last one that started
+        self.told: list[Request] = []  # one for each that runs since the last batch, whichever it is
 
 
 class SlotQueue(RequestQueue):
@@ -48,7 +69,8 @@ class SlotQueue(RequestQueue):
         self._ids = {name.partition("@")[0]: name for name in key}
         # Cached until an entry is applied, or a request begins or ends to wait:
         self._opens: dict[int, tuple[bool, int]] = {}  # by class: `is_open_to`, and the cost of a request
-        self._rooms: dict[str, tuple[str, int, int, int, int]] = {}  # by short name: see `_room`
+        self._rooms: dict[str, Room] = {}  # by short name
+        self._lanes: dict[tuple[int, str], Lane] = {}  # by class and short name
         self.attach()
 
     def attach(self) -> None:
@@ -83,26 +105,37 @@ class SlotQueue(RequestQueue):
         name = self._free_server() if self.is_open_to(class_number) else None
         if name is None:
             return None
-        return self._start(class_number, self.pool.mean_us(class_number), name, *self._room(name)[2:])
+        return self._start(class_number, self.pool.mean_us(class_number), self._room(name))
 
-    def start_at(self, class_number: int, name: str) -> Request | None:
-        """The same at this server, named without its node. This is the fast path: it asks what is remembered."""
+    def start_at(self, class_number: int, name: str) -> Request | Lane | None:
+        """The same at this server, named without its node. This is the fast path: it asks what is remembered.
+
+        It ends with `finish_timed`; `request_of` makes a request of it.
+        """
         opening = self._opens.get(class_number)
         if opening is None:
             is_timed = not self.pool.scheduler.bound.measures[class_number]  # this path measures nothing else
             is_open = is_timed and self.is_open_to(class_number)
             opening = self._opens[class_number] = is_open, self.pool.mean_us(class_number)
-        is_open, cost = opening
         room = self._rooms.get(name)
         if room is None:
             room = self._rooms[name] = self._room(self._ids.get(name, ""))
-        found, most, free, in_service, epoch = room
-        if not is_open or self._balance[found] >= most:
+        found, most, free, in_service, _ = room
+        balance = self._balance[found] + 1
+        if not opening[0] or balance > most:
             return None
-        return self._start(class_number, cost, found, free, in_service, epoch)
+        if balance >= free:  # a sample of the limit
+            return self._start(class_number, opening[1], room)
+        lane = self._lanes.get((class_number, name))
+        if lane is None:
+            lane = self._lanes[class_number, name] = Lane(class_number, found)
+        self._balance[found] = balance
+        lane.cost = opening[1]
+        lane.in_service = in_service + balance
+        lane.running += 1
+        return lane
 
-    def _room(self, name: str) -> tuple[str, int, int, int, int]:
-        """Of a server: its name, how many requests may be untold, free slots, requests in service, and the epoch."""
+    def _room(self, name: str) -> Room:
         server = self.pool.scheduler.places.get(name)
         if server is None:
             return name, -WAITING_MAX, 0, 0, 0
@@ -110,16 +143,45 @@ class SlotQueue(RequestQueue):
         most = free if members < 2 else min(free, max(1, free // members))
         return name, most, free, len(server.uses), server.epoch
 
-    def _start(self, class_number: int, cost: int, name: str, free: int, in_service: int, epoch: int) -> Request:
+    def _start(self, class_number: int, cost: int, room: Room) -> Request:
         """Start a request. Its cost is the mean of its class."""
+        name, _, free, in_service, epoch = room
+        request = self._tell(class_number, cost, name)
+        self._balance[name] = balance = self._balance[name] + 1
+        self._tag(request, epoch, in_service + balance, free <= balance)
+        return request
+
+    def _tell(self, class_number: int, cost: int, name: str) -> Request:
+        """A running request that the next batch tells of."""
         number = self.numbers.next()
         request = self._own[number] = Request(number, class_number, cost)
         request.phase = RUNNING
         request.server = self._untold[number] = name
-        self._balance[name] = balance = self._balance[name] + 1
-        self._tag(request, epoch, in_service + balance, free <= balance)
         self.outbox.started(number, class_number, cost, name)
         self._wait_estimate.count_start(class_number, cost)
+        return request
+
+    def settle(self) -> None:
+        """Count what the lanes did since the last batch, and make requests of those that still run."""
+        for lane in self._lanes.values():
+            class_number, count = lane.class_number, lane.ended
+            if count:
+                self.outbox.served(class_number, count, lane.used_us)
+                self._wait_estimate.count_start(class_number, count * lane.cost)
+                lane.ended = lane.used_us = 0
+            while len(lane.told) < lane.running:
+                lane.told.append(self._tell_one_of(lane))
+
+    def request_of(self, held: Request | Lane) -> Request:
+        """The request of a start on the fast path, to be ended by `finish`."""
+        if isinstance(held, Request):
+            return held
+        held.running -= 1
+        return held.told.pop() if held.told else self._tell_one_of(held)
+
+    def _tell_one_of(self, lane: Lane) -> Request:
+        request = self._tell(lane.class_number, lane.cost, lane.server)
+        self._tag(request, 0, lane.in_service, is_limited=False)
         return request
 
     def _free_server(self) -> str | None:
@@ -159,11 +221,14 @@ class SlotQueue(RequestQueue):
         decide(request, Start(0))
 
     def _tag(self, request: Request, epoch: int, in_service: int, is_limited: bool) -> None:
-        sampler = self.outbox.samplers.get(request.server)
-        if sampler is None:
-            sampler = self.outbox.samplers[request.server] = Sampler()
-        sampler.epoch = epoch
+        sampler = self.outbox.samplers.get(request.server) or self._sampler(request.server)
+        if is_limited:
+            sampler.epoch = epoch
         request.tag = sampler.start(request.class_number, in_service if in_service > 0 else 1, is_limited)
+
+    def _sampler(self, name: str) -> Sampler:
+        sampler = self.outbox.samplers[name] = Sampler()
+        return sampler
 
     def finish(
         self,
@@ -204,6 +269,22 @@ class SlotQueue(RequestQueue):
         if is_told and not was_untold:
             self._gone[number] = request.server
 
+    def finish_timed(self, held: Request | Lane, cost: int, service_s: float) -> None:
+        """`finish` of what `start_at` returned; the request was answered."""
+        if not isinstance(held, Lane):
+            self.finish(held, cost, service_s=service_s)
+            return
+        held.running -= 1
+        if held.told:
+            self.finish(held.told.pop(), cost, service_s=service_s)
+            return
+        name = held.server
+        held.ended += 1
+        held.used_us += cost
+        self._balance[name] -= 1
+        sampler = self.outbox.samplers.get(name) or self._sampler(name)
+        sampler.end(held.class_number, service_s, (UNLIMITED, held.in_service))
+
     def _amounts(self, class_number: int, amount: int | None) -> tuple[int, ...]:
         if not self.pool.scheduler.bound.measures[class_number]:
             return ()
@@ -214,6 +295,8 @@ class SlotQueue(RequestQueue):
         return (amount,)
 
     def policy_changed(self, numbers: list[int]) -> None:
+        self.settle()
+        self._lanes = {}  # requests of the old ones are told
         super().policy_changed(numbers)
         self._mean_amounts.clear()
         for sampler in self.outbox.samplers.values():
@@ -222,12 +305,14 @@ class SlotQueue(RequestQueue):
 
     def untell(self) -> None:
         """A restatement is due: count all that runs until it is applied, whatever the state machine knows of it."""
+        self.settle()
         self._gone.clear()
         self._untold = {one.number: one.server for one in self._own.values() if one.phase is RUNNING}
         self._balance = Counter(self._untold.values())
 
     def restatement(self) -> PoolBatch:
         """The batch that restates all unfinished requests."""
+        self.settle()
         self.outbox.clear()
         batch = self.outbox.take(self.key)
         self.untell()

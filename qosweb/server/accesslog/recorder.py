@@ -13,6 +13,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from qosweb.admission.class_accounts import SERVICE_BUCKETS_S
+from qosweb.admission.clock import THOUSANDTHS
 from qosweb.engine.local.request_ids import LIFE_LEN, RequestId
 from qosweb.server.accesslog.event_history import EventHistory
 from qosweb.server.accesslog.line import MS_OF_US, CombinedLines, JsonLines, LogEntry, RequestDetails, quoted
@@ -71,8 +72,7 @@ class AccessRecorder:
         self._rid_prefix = self._life.hex() + "-"
         self._requests = 0
         self.in_turn: list[ServedInTurn] = []
-        self._noted_bytes = 0  # of requests outside the fast path
-        self._noted_s = 0.0
+        self._noted_s = 0.0  # service time of requests outside the fast path
 
     def policy_changed(self, index: int | None = None) -> None:
         """A new policy is in force: log it. ``index`` is its position in the group's order."""
@@ -204,7 +204,6 @@ class AccessRecorder:
         account.other_bytes += size
         account.observe_wait(now - arrived)
         account.service_counts[0] += 1
-        self._noted_bytes += size
         self.statuses[status] += 1
         tail = self._json.queued_tail(decision, status, size)
         rid = self._new_rid()
@@ -228,14 +227,14 @@ class AccessRecorder:
         account, service_s = known.account, now - started
         account.relayed_served += 1
         account.bytes_sent += size
-        account.other_bytes += size
+        account.relayed_bytes += size
         account.service_counts[bisect_left(SERVICE_BUCKETS_S, service_s)] += 1
         account.service_sum_s += service_s
-        self._noted_bytes += size
         self._noted_s += service_s
         self.statuses[status] += 1
         if self._log is not None:
-            lines, ms = self._lines, f"{service_s * 1e3:.3f}"
+            lines, us = self._lines, int(service_s * 1e6)
+            ms = MS_OF_US[us] if us < 1000 else f"{us // 1000}.{THOUSANDTHS[us % 1000]}"
             first_byte_ms = ms if relay.first_byte_at == now else f"{(relay.first_byte_at - started) * 1e3:.3f}"
             lines.append(
                 self._json.upstream_line(
@@ -318,7 +317,7 @@ class AccessRecorder:
         accounts = self.accounts.all_accounts
         return (
             sum(account.plain_served for account in accounts),
-            sum(account.bytes_sent for account in accounts) - self._noted_bytes,
+            sum(account.plain_bytes for account in accounts),
             sum(account.service_sum_s for account in accounts) - self._noted_s,
         )
 
@@ -348,7 +347,6 @@ class AccessRecorder:
         account.other_bytes += entry.size
         account.observe_service(entry.service_s)
         account.observe_wait(entry.queue_s)
-        self._noted_bytes += entry.size
         self._noted_s += entry.service_s
         self.statuses[entry.status] += 1
         if self._log is not None:

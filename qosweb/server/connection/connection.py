@@ -30,10 +30,12 @@ from typing import TYPE_CHECKING, cast
 
 from qosweb.admission.processor_queue import TURN_COST
 from qosweb.http.forwarded import peer_address
+from qosweb.http.known_heads import HEAD_LEN_MAX
+from qosweb.http.request_heads import BadRequestHead
 from qosweb.server.connection.closing import LINGER_BYTES_MAX
 from qosweb.server.connection.connections import ConnectionDecision
 from qosweb.server.connection.fast_path import PlainHead, read_plain
-from qosweb.server.connection.head_parser import HeadParser, RejectedHead
+from qosweb.server.connection.head_parser import END_OF_HEAD, HeadParser, RejectedHead
 from qosweb.server.connection.sending import RETRY, WRITE_BUFFER_HIGH, WRITE_BUFFER_LOW
 from qosweb.server.connection.turns import Turns
 from qosweb.server.pipeline import proceed
@@ -63,7 +65,9 @@ _REFUSALS = {
 class HttpConnection(Turns):
     """Reads requests; `Turns`, `Timeouts`, `Forwarding`, `Sending` and `Closing` are its other parts."""
 
-    __slots__ = ("_consuming", "_forward_heads", "_known_heads", "_opening", "_resources")
+    __slots__ = (
+        "_consuming", "_forward_heads", "_has_only_files", "_has_only_servers", "_known_heads", "_opening", "_resources"
+    )  # fmt: skip
 
     def __init__(self, context: ConnectionContext, opening: Opening | None = None) -> None:
         """``opening``: the connection until now, if the node's `Listener` has accepted it."""
@@ -72,6 +76,8 @@ class HttpConnection(Turns):
         self._known_heads = context.plain_heads.known
         self._forward_heads = context.forward_heads.known
         self._resources = context.services.store.resources
+        self._has_only_files = False  # no request of this client is for an upstream server
+        self._has_only_servers = False  # every request of this client is for an upstream server
         self._consuming = False
 
     # ---- callbacks of the event loop
@@ -164,11 +170,18 @@ class HttpConnection(Turns):
         if now >= self._clock.due_at:
             self._clock.do_due(now)
         if self._log_part and not self._in_head:
-            if (plain := self._known_heads.get(data)) is not None:
+            if self._has_only_servers:
+                known = self._forward_heads.get(data) if len(data) <= HEAD_LEN_MAX else None
+                if self._forward_new(data, now) if known is None else self._forward_plain(known, data, len(data), now):
+                    return
+            elif (plain := self._known_heads.get(data)) is not None:
                 processor = self._processor
                 if processor is not None and processor.queues_all and self._wait_for_turn(plain, now):
                     return
                 if self._answer_plain(plain, now):
+                    return
+            elif self._has_only_files:
+                if self._answer_new(data, now):
                     return
             elif (known := self._forward_heads.get(data)) is not None and self._forward_plain(
                 known, data, len(data), now
@@ -235,6 +248,60 @@ class HttpConnection(Turns):
                     return after
         self._run(Exchange(head, head.has_body, self.client, now, now, self.resume_exchange, self.proxy))
         return end
+
+    def _forward_new(self, data: bytes, now: float) -> bool:
+        """Forward a plain request that begins ``data``, as `_consume` would. False, without effect: it has to.
+
+        ``data`` is no known head, but may be one with a body.
+        """
+        context = self._context
+        end = data.find(END_OF_HEAD) + len(END_OF_HEAD)
+        if not len(END_OF_HEAD) < end <= context.limits.head.request_line:
+            return False
+        piece = data[:end]
+        try:
+            forward = self._forward_heads.get(piece) if end < len(data) else None
+            if forward is None:
+                forward = context.forward_heads.read(context.request_heads.read(piece))
+                if forward is None:
+                    return False
+                context.forward_heads.remember(piece, forward)
+            after = self._forward_plain(forward, data, end, now)
+        except BadRequestHead:
+            return False
+        except Exception as error:  # a bug here must cost no more than this connection
+            context.report_fault(error)
+            self.abort()
+            return True
+        if not after:
+            return False
+        self.active_at = now
+        if after < len(data):
+            self._hold_back(data[after:])
+        return True
+
+    def _answer_new(self, data: bytes, now: float) -> bool:
+        """Answer a plain request that is all of ``data``, as `_consume` would. False, without effect: it has to.
+
+        ``data`` is no known head.
+        """
+        context, processor = self._context, self._processor
+        size = len(data)
+        if data.find(END_OF_HEAD) + len(END_OF_HEAD) != size or size > context.limits.head.request_line:
+            return False
+        if processor is not None and processor.queues_all:
+            return False
+        try:
+            plain = self._read_plain(context.request_heads.read(data), data)
+            if plain is None or not self._answer_plain(plain, now):
+                return False
+            context.plain_heads.remember(data, plain)
+        except BadRequestHead:
+            return False
+        except Exception as error:  # a bug here must cost no more than this connection
+            context.report_fault(error)
+            self.abort()
+        return True
 
     def _read_plain(self, head: RequestHead, data: bytes) -> PlainHead | None:
         context = self._context
@@ -321,6 +388,13 @@ class HttpConnection(Turns):
             self._context.loop.call_soon(self.resume_exchange, exchange)  # not now: _consume may be running
         return rest
 
+    def _end_plain(self) -> None:
+        is_waiting = self._unread or self._eof or self._reading_paused or self._write_paused or self._consuming
+        if is_waiting or self._context.connections.draining:
+            self._unblock()
+        else:  # nothing else can block: it would have made a full relay of this one
+            self._blocked = self._closing
+
     def _unblock(self) -> None:
         """Continue with the data that was held back, unless the connection still has to wait."""
         if self._exchange is not None or self._sender is not None or self._write_paused or self._closing:
@@ -363,6 +437,10 @@ class HttpConnection(Turns):
         is_affected = bool(context.services.blocks) and context.services.blocks.affects(self.client)
         self._known_heads = _NO_HEADS if is_affected else context.plain_heads.known
         self._forward_heads = _NO_FORWARD_HEADS if is_affected else context.forward_heads.known
+        services = context.services
+        has_files, has_servers = services.store.root is not None, services.routes is not None
+        self._has_only_files = has_files and not has_servers and not is_affected
+        self._has_only_servers = has_servers and not has_files and not is_affected
 
     def _on_new_client(self, head: RequestHead, piece: bytes) -> None:  # noqa: ARG002
         """The client is known: of the first request, or of the next one from a proxy. ``piece``: its complete head."""

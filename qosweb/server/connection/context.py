@@ -50,3 +50,4 @@ class ConnectionContext:
     report_fault: Callable[[Exception], None]
     trusted: TrustedNetworks  # of the proxies in front of this node
     error_pages: ErrorPages
+    proto: str  # of the clients: http or https

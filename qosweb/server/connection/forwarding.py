@@ -42,6 +42,10 @@ class Forwarding(Sending):
         """Hold data back while blocked, pass it on as a request body, or discard it while closing."""
         raise NotImplementedError
 
+    def _end_plain(self) -> None:
+        """`_unblock` after a plain relay."""
+        raise NotImplementedError
+
     @property
     def is_write_paused(self) -> bool:
         return self._write_paused
@@ -91,7 +95,7 @@ class Forwarding(Sending):
         context.services.admission.release(relay.hold, relay.sent, now)
         context.recorder.relayed(self._log_part, relay, now)
         self.active_at = now
-        self._unblock()
+        self._end_plain()
 
     def on_promoted(self, relay: Relay, exchange: Exchange) -> None:
         """``relay`` continues a request that was plain until now."""

@@ -181,6 +181,7 @@ class Node:
             self._report_fault,
             TrustedNetworks(settings.trust_proxy),
             self._error_pages,
+            "http" if self.tls is None else "https",
         )
         self.live = LiveFigures(self, is_member=settings.is_member)
         self._access_facts = None if self.live.reports is None else AccessFacts(self, self.live.reports)

@@ -122,9 +122,11 @@ class ForwardHeads(KnownHeads[ForwardHead]):
         if head.length > self._length_max:
             return None
         key = head.method, head.target, head.host
-        page = self._pages[key] if key in self._pages else self._read_page(*key)
+        page = self._pages.get(key)
         if page is None:
-            return None
+            page = None if key in self._pages else self._read_page(*key)
+            if page is None:
+                return None
         account = page.account or self._services.admission.classify_head(PlainFacts(head))
         if account is None:
             return None

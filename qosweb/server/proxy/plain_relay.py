@@ -10,10 +10,12 @@ Neighbours: ``relay`` is the full relay; ``qosweb.server.connection.forwarding``
 from __future__ import annotations
 
 import functools
+from time import perf_counter
 from typing import TYPE_CHECKING, Protocol
 
 from qosweb.http.hops import client_lines
 from qosweb.server.proxy.attempts import ForwardTarget, RelayClient
+from qosweb.server.proxy.health import IN
 from qosweb.server.proxy.relay import Relay
 from qosweb.server.proxy.request_body import RequestBody
 from qosweb.server.request.exchange import Exchange
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
     from qosweb.server.proxy.upstream_server import UpstreamServer
 
 END_OF_HEAD = b"\r\n\r\n"
+COPIED_MAX = 4 << 10  # shorter bodies are copied twice: that takes less time than a view of the bytes
 LASTS_S = 1.0  # then a full relay enforces the time limits
 
 
@@ -61,20 +64,20 @@ def begin(
 
     This is the one place where a request of this path asks for admission: to its class, and to the server.
     """
-    services, page = context.services, known.page
+    route = known.page.route
     if not _is_for_server(context, known, body, now):
         return None
-    server = page.route.pick(now)
+    server = route.only or route.pick(now)
     if server is None:
         return None
     connection = server.take_idle(client.client)
     if connection is None:
-        page.route.undo_pick()
+        route.undo_pick()
         return None
-    hold = services.admission.hold(known.account, page.route.pool, server.name, now)
+    hold = context.services.admission.hold(known.account, route.pool, server.name, now)
     if hold is None:
         server.give_back(connection, client.client)
-        page.route.undo_pick()
+        route.undo_pick()
         return None
     context.upstreams.budget.count_request(now)
     relay = PlainRelay(context, known, body, transport, client, server, connection, hold, now)
@@ -84,10 +87,10 @@ def begin(
 
 def _is_for_server(context: ConnectionContext, known: ForwardHead, body: bytes, now: float) -> bool:
     """Whether no file here takes precedence, as far as is known, and the node takes new requests."""
-    store = context.services.store
     if context.connections.draining:
         return False
-    return not known.page.may_be_file or bool(body) or store.root is None or store.is_absent(known.store_key, now)
+    store = context.services.store
+    return store.root is None or not known.page.may_be_file or bool(body) or store.is_absent(known.store_key, now)
 
 
 def waiting_exchange(
@@ -162,6 +165,7 @@ class PlainRelay:
         self.sent = 0  # bytes of the body
         self.first_byte_at = 0.0
         self.number, self.rid = context.recorder.next_id()
+        self._wire_id = self.rid.encode()
         self.request_id = ""  # that a trusted proxy gave the request
         self._context = context
         self._client = client
@@ -172,32 +176,28 @@ class PlainRelay:
         self._head: UpstreamHead | None = None  # of the response, if its body has not come completely
         self._left = 0  # bytes of the response body that have not come yet
         self._held = b""  # the head of the response, until the first bytes of its body are there
-        self._wire_id = self.rid.encode()
 
     def send(self) -> None:
         """Send the request."""
         known, client, connection, server = self.known, self._client, self._connection, self._server
-        outgoing, settings, page = known.outgoing, server.settings, known.page
-        host = settings.host or page.host or settings.authority
-        if client.proxy:
+        outgoing, page = known.outgoing, known.page
+        host = server.host_field or page.host or server.settings.authority
+        if not client.proxy:
+            address = _address_lines(client.client, host, self._context.proto)
+        else:
             if outgoing.request_id:
                 self._wire_id = outgoing.request_id
                 self.request_id = outgoing.request_id.decode()
-            about = client_lines(outgoing.claims, client.proxy, host, self._proto, is_trusted=True)
+            about = client_lines(outgoing.claims, client.proxy, host, self._context.proto, is_trusted=True)
             address = b"Host: %b\r\n%b" % (host.encode(), about)
-        else:
-            address = _address_lines(client.client, host, self._proto)
-        connection.begin_plain(self)
+        connection.plain = self
+        connection.has_answered = False
         server.requests += 1
         assert connection.transport is not None
         connection.transport.write(
             b"%b%b%bX-Request-Id: %b\r\n%b\r\n%b"
             % (page.request_line, address, outgoing.lines, self._wire_id, known.framing, self._body)
         )
-
-    @property
-    def _proto(self) -> str:
-        return "https" if self._context.services.is_secure else "http"
 
     # ---- the response
 
@@ -208,36 +208,43 @@ class PlainRelay:
         end = data.find(END_OF_HEAD) + 4
         if end == 3:
             return False
-        head = self._server.heads.read(data[:end])
-        body_len = 0 if self.known.page.is_head else head.plain_len
+        server = self._server
+        begun = data[:end]
+        head = server.heads.get(begun) or server.heads.read(begun)
+        plain_len = head.plain_len
+        body_len = 0 if self.known.page.is_head else plain_len
         came = len(data) - end
         context = self._context
-        if head.plain_len < 0 or came > body_len or context.connections.draining:
+        if plain_len < 0 or came > body_len or context.connections.draining:
             return False
-        self.status = head.status
+        self.status = status = head.status
+        now = perf_counter()
         clock = context.services.clock
-        self.first_byte_at = now = clock.read()
-        self._server.on_response(now, head.status)
+        if now >= clock.due_at:
+            clock.do_due(now)
+        self.first_byte_at = now
+        if server.health.state is IN:  # a plain response has no status 5xx
+            server.health.note_success(now)
+        else:
+            server.on_response(now, status)
         class_line = self.known.account.served_line
-        self._left = body_len - came
-        wire = b"".join(
-            (
-                head.wire_without_qos if class_line else head.wire,
-                class_line,
-                b"X-Request-Id: ",
-                self._wire_id,
-                b"\r\n\r\n" if head.has_date else b"\r\n" + clock.date_line + b"\r\n",
-                memoryview(data)[end:],
-            )
+        wire = b"%b%bX-Request-Id: %b%b%b" % (
+            head.wire_without_qos if class_line else head.wire,
+            class_line,
+            self._wire_id,
+            b"\r\n\r\n" if head.has_date else b"\r\n" + clock.date_line + b"\r\n",
+            data[end:] if came < COPIED_MAX else memoryview(data)[end:],  # type: ignore[str-format]  # a view will do
         )
-        if self._left:
+        left = body_len - came
+        if left:
+            self._left = left
             self._head = head
             if not came:
                 self._held = wire
                 return True
         self.sent = came
         self._transport.write(wire)
-        if not self._left:
+        if not left:
             self._finish(now)
         return True
 
@@ -260,9 +267,11 @@ class PlainRelay:
         self._transport.abort()
 
     def _finish(self, now: float) -> None:
-        self._connection.end_plain()
-        self._server.give_back(self._connection, self._client.client)
-        self._client.on_plain_end(self, now)
+        connection, client = self._connection, self._client
+        connection.plain = None
+        connection.is_reused = True
+        self._server.give_back(connection, client.client)
+        client.on_plain_end(self, now)
 
     # ---- the client
 

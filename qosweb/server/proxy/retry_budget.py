@@ -15,35 +15,30 @@ class RetryBudget:
     def __init__(self) -> None:
         self.retries = 0  # so far
         self.refused = 0
-        self._requests_in_window = 0
-        self._retries_in_window = 0
         self._seconds: deque[list[int]] = deque()  # second, requests, retries
+        self._now = [0, 0, 0]  # the last of them
+        self._ends_at = float("-inf")  # of its second
 
     def count_request(self, now: float) -> None:
-        seconds = self._seconds
-        current = seconds[-1] if seconds and seconds[-1][0] == int(now) else self._current(now)
-        current[1] += 1
-        self._requests_in_window += 1
+        if now >= self._ends_at:
+            self._begin(int(now))
+        self._now[1] += 1
 
     def try_retry(self, now: float) -> bool:
         """Whether a retry is within the budget; if so, it is counted."""
-        current = self._current(now)
-        allowed = max(RETRIES_MIN, self._requests_in_window * RETRIES_PERCENT // 100)
-        if self._retries_in_window >= allowed:
+        if now >= self._ends_at:
+            self._begin(int(now))
+        allowed = max(RETRIES_MIN, sum(one[1] for one in self._seconds) * RETRIES_PERCENT // 100)
+        if sum(one[2] for one in self._seconds) >= allowed:
             self.refused += 1
             return False
-        current[2] += 1
-        self._retries_in_window += 1
+        self._now[2] += 1
         self.retries += 1
         return True
 
-    def _current(self, now: float) -> list[int]:
-        second = int(now)
-        seconds = self._seconds
-        if not seconds or seconds[-1][0] != second:
-            seconds.append([second, 0, 0])
-            while seconds[0][0] <= second - WINDOW_S:
-                _, requests, retries = seconds.popleft()
-                self._requests_in_window -= requests
-                self._retries_in_window -= retries
-        return seconds[-1]
+    def _begin(self, second: int) -> None:
+        self._now = [second, 0, 0]
+        self._ends_at = second + 1
+        self._seconds.append(self._now)
+        while self._seconds[0][0] <= second - WINDOW_S:
+            self._seconds.popleft()

@@ -28,6 +28,7 @@ class Route:
         self.hosts = hosts
         self.paths = paths
         self.servers: list[UpstreamServer] = []
+        self.only: UpstreamServer | None = None  # the server, if there is one
         self.pool: tuple[tuple[str, bool], ...] = ()  # the servers, as admission control knows them
         self._next = 0  # where the search for the least loaded server begins
 
@@ -96,6 +97,7 @@ class Routes:
             routes.setdefault(key, Route(*key)).servers.append(server)
         self._routes = list(routes.values())
         for route in self._routes:
+            route.only = route.servers[0] if len(route.servers) == 1 else None
             route.pool = tuple((one.name, one.settings.scope == "cluster") for one in route.servers)
         only = self._routes[0] if len(self._routes) == 1 else None
         self._only = only if only is not None and not only.hosts and not only.paths else None

@@ -42,10 +42,10 @@ class UpstreamConnection(asyncio.Protocol):
         "_head",
         "_interim",
         "_partial",
-        "_read_paused",
         "_server",
         "has_answered",
         "idle_since",
+        "is_read_paused",
         "is_reused",
         "is_write_paused",
         "must_close",
@@ -56,7 +56,7 @@ class UpstreamConnection(asyncio.Protocol):
 
     def __init__(self, server: UpstreamServer) -> None:
         self.relay: Relay | None = None
-        self.plain: PlainRelay | None = None  # uses the connection instead of a relay
+        self.plain: PlainRelay | None = None  # uses the connection instead of a relay; it sets and clears this itself
         self.transport: asyncio.Transport | None = None
         self.idle_since = 0.0
         self.is_reused = False
@@ -64,7 +64,7 @@ class UpstreamConnection(asyncio.Protocol):
         self.has_answered = False  # the server has sent something since the request
         self.must_close = False  # not to be used again
         self._server = server
-        self._read_paused = False
+        self.is_read_paused = False
         self._partial = b""  # of a head
         self._interim = 0
         self._head: UpstreamHead | None = None
@@ -81,22 +81,12 @@ class UpstreamConnection(asyncio.Protocol):
         self._head = None
         self._interim = 0
 
-    def begin_plain(self, plain: PlainRelay) -> None:
-        """``plain`` uses the connection until `end_plain` or `continue_with`."""
-        self.plain = plain
-        self.has_answered = False
-        self._head = None
-        self._interim = 0
-
-    def end_plain(self) -> None:
-        """The response is complete."""
-        self.plain = None
-        self.is_reused = True
-
     def continue_with(self, relay: Relay) -> None:
         """``relay`` takes the place of the plain one."""
         self.plain = None
         self.relay = relay
+        self._head = None
+        self._interim = 0
 
     def continue_body(self, head: UpstreamHead, left: int) -> None:
         """The response has begun: ``left`` bytes of its body are missing."""
@@ -113,13 +103,13 @@ class UpstreamConnection(asyncio.Protocol):
             self.transport.abort()
 
     def pause_reading(self) -> None:
-        if self.transport is not None and not self._read_paused:
-            self._read_paused = True
+        if self.transport is not None and not self.is_read_paused:
+            self.is_read_paused = True
             self.transport.pause_reading()
 
     def resume_reading(self) -> None:
-        if self.transport is not None and self._read_paused:
-            self._read_paused = False
+        if self.transport is not None and self.is_read_paused:
+            self.is_read_paused = False
             self.transport.resume_reading()
 
     # ---- callbacks of the event loop

@@ -55,6 +55,7 @@ class UpstreamServer:
         self.settings = settings
         self.name = settings.name
         self.heads = heads
+        self.host_field = settings.host  # to send in place of the client's; empty or None: the client's
         self.connect_s = settings.connect or defaults.connect_s
         self.first_byte_s = settings.first_byte or defaults.first_byte_s
         self.idle_s = settings.idle or defaults.idle_s
@@ -168,10 +169,11 @@ class UpstreamServer:
         """Undo `take_idle`: the response is complete, or nothing was sent."""
         self.in_service -= 1
         self.places.give_back(client)
-        if not connection.is_reusable:
+        if connection.transport is None or connection.must_close or connection.is_write_paused:
             connection.abort()
         else:
-            connection.resume_reading()
+            if connection.is_read_paused:
+                connection.resume_reading()
             if self._next:
                 self._put(connection)
             else:
