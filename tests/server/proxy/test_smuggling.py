@@ -28,6 +28,7 @@ AT_ONCE = 100
 SEED = 21
 LIMITS = ("--header-timeout", "1s", "--idle-timeout", "1s", "--send-timeout", "1s")
 
+FIRST = b"GET /first HTTP/1.1\r\nHost: h\r\n\r\n"
 END = b"GET /end HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n"
 SMUGGLED = b"GET /smuggled HTTP/1.1\r\nHost: h\r\n\r\n"
 BASES = (
@@ -104,6 +105,10 @@ async def send(port: int, source: str, data: bytes) -> bytes:
     reader, writer = await asyncio.open_connection("127.0.0.1", port, local_addr=(source, 0))
     answer = b""
     with contextlib.suppress(OSError):
+        if data.startswith(FIRST):  # the node has a shorter path for later requests
+            writer.write(FIRST)
+            answer = await reader.readuntil(b"\r\n\r\nok")
+            data = data.removeprefix(FIRST)
         writer.write(data)
         while more := await reader.read(65536):
             answer += more
@@ -112,12 +117,18 @@ async def send(port: int, source: str, data: bytes) -> bytes:
 
 
 async def attack(folder: Path, requests: list[bytes]) -> tuple[Recorder, dict[str, bytes], list[bytes]]:
-    """Send each of ``requests`` on its own connection, from its own address. Returns also all answers."""
+    """Send each of ``requests`` on its own connection, from its own address. Returns also all answers.
+
+    On every other connection a good request comes first.
+    """
     recorder, gate = Recorder(), asyncio.Semaphore(AT_ONCE)
     server = await asyncio.start_server(recorder.serve, "127.0.0.1", 0, backlog=1000)
     url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
     node = await asyncio.to_thread(RunningNode, None, folder, "--upstream", url, *LIMITS)
-    sources = {f"127.{1 + at // 62_500}.{at // 250 % 250}.{1 + at % 250}": data for at, data in enumerate(requests)}
+    sources = {
+        f"127.{1 + at // 62_500}.{at // 250 % 250}.{1 + at % 250}": FIRST * (at % 2) + data
+        for at, data in enumerate(requests)
+    }
 
     async def one(source: str, data: bytes) -> bytes:
         async with gate:
@@ -154,12 +165,12 @@ def test_mutated_requests(tmp_path: Path) -> None:
     dice = random.Random(SEED)
     recorder, sources, answers = asyncio.run(attack(tmp_path, [mutated(dice) for _ in range(MUTATED)]))
     judge(recorder, sources)
-    assert len(recorder.got) > MUTATED // 10  # many pass
+    assert sum(len(requests) > 1 for requests in recorder.got.values()) > MUTATED // 10  # many pass
     assert sum(b"HTTP/1.1 400 " in answer for answer in answers) > MUTATED // 10  # and many are refused
 
 
 def test_all_probes(tmp_path: Path) -> None:
     probes = [one.data for one in (*REQUEST_LINES, *HOSTS, *FIELDS, *FRAMING, *CHUNKS, *BODIES, *PIPELINES, *ACCEPTED)]
-    recorder, sources, _ = asyncio.run(attack(tmp_path, [*probes, *BASES]))
+    recorder, sources, _ = asyncio.run(attack(tmp_path, [one for one in (*probes, *BASES) for _ in range(2)]))
     judge(recorder, sources)
     assert recorder.got
