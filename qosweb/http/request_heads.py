@@ -107,7 +107,7 @@ class RequestField:
         self.raw_name = raw_name
         self.value = value
         self.name, self.bit, passes = _read_name(raw_name)
-        self.wire = b"%b: %b\r\n" % (raw_name, value) if passes else b""
+        self.wire = b"".join((raw_name, b": ", value, b"\r\n")) if passes else b""
         if self.bit == CONNECTION and not _PERSISTENCE.fullmatch(value):
             self.bit |= NAMED_FIELDS
 

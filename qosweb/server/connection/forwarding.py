@@ -72,12 +72,15 @@ class Forwarding(Sending):
         ``may_wait``: if it cannot start at once, let it pass only the stages in which it may have to wait.
         """
         assert self._transport is not None
-        end = start + known.head.length
-        if end > len(data):
-            return 0
-        relay = begin(self._context, known, data[start:end], self._transport, self, now)
+        body = b""
+        end = start + known.length
+        if known.length:
+            if end > len(data):
+                return 0
+            body = data[start:end]
+        relay = begin(self._context, known, body, self._transport, self, now)
         if relay is None:
-            exchange = waiting_exchange(self._context, known, data[start:end], self, now) if may_wait else None
+            exchange = waiting_exchange(self._context, known, body, self, now) if may_wait else None
             if exchange is None:
                 return 0
             exchange.stage = LOOK_UP_FILE

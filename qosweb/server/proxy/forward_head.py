@@ -78,10 +78,11 @@ class ForwardPage:
 class ForwardHead:
     """A parsed plain request for an upstream server. Immutable."""
 
-    __slots__ = ("account", "framing", "head", "log_part", "outgoing", "page", "store_key")
+    __slots__ = ("account", "framing", "head", "length", "log_part", "outgoing", "page", "store_key")
 
     def __init__(self, head: RequestHead, page: ForwardPage, account: ClassAccount, outgoing: OutgoingFields) -> None:
         self.head = head
+        self.length = head.length  # of the body
         self.page = page
         self.account = account
         self.outgoing = outgoing

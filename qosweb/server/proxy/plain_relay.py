@@ -65,7 +65,9 @@ def begin(
     This is the one place where a request of this path asks for admission: to its class, and to the server.
     """
     route = known.page.route
-    if not _is_for_server(context, known, body, now):
+    if context.connections.draining:
+        return None
+    if context.services.store.root is not None and not _is_for_server(context, known, body, now):
         return None
     server = route.only or route.pick(now)
     if server is None:
@@ -195,9 +197,13 @@ class PlainRelay:
         server.requests += 1
         assert connection.transport is not None
         connection.transport.write(
-            b"%b%b%bX-Request-Id: %b\r\n%b\r\n%b"
-            % (page.request_line, address, outgoing.lines, self._wire_id, known.framing, self._body)
-        )
+            b"".join(
+                (
+                    page.request_line, address, outgoing.lines, b"X-Request-Id: ", self._wire_id, b"\r\n",
+                    known.framing, b"\r\n", self._body,
+                )
+            )
+        )  # fmt: skip
 
     # ---- the response
 
