@@ -46,7 +46,8 @@ SHARES_EVERY_S = 0.1
 CREDIT_S = 0.05
 TURN_COST = 256  # of a request in addition to its body, for shares
 RETRY_S = 1
-SHORT_S = 0.02  # the processor is short if requests wait without a gap for this time, not only for a turn or two
+SHORT_S = 0.02  # the processor is short if requests wait for this time, not only for a turn or two
+GAP_S = 0.005  # without requests, which ends that: clients in a closed loop leave shorter gaps
 
 
 class ProcessorQueue:
@@ -74,7 +75,7 @@ class ProcessorQueue:
         self._on_switch = on_switch
         self._busy = LoopBusyTime()
         self._runs = False
-        self._waiting_since = inf
+        self._waiting_since = self._turn_at = -inf
         self._shares_at = -inf
         self._weights = ActiveWeights()
         self._alone: tuple[ClassAccount, TurnClass] | None = None  # no other class has had requests since this one
@@ -90,7 +91,8 @@ class ProcessorQueue:
 
     def shortage(self) -> ProcessorShortage | None:
         """None: requests do not wait for the processor, or not for long."""
-        if self._clock.read() < self._waiting_since + SHORT_S:
+        now = self._clock.read()
+        if now < self._waiting_since + SHORT_S or (not self._runs and now > self._turn_at + GAP_S):
             return None
         return ProcessorShortage(int(self.law.capacity_per_s), self.order.waiting)
 
@@ -130,6 +132,8 @@ class ProcessorQueue:
         order.add(chosen, request, now)
         if not self._runs:
             self._runs = True
+            if now > self._turn_at + GAP_S:
+                self._waiting_since = now
             self._loop.call_soon(self._run)
         return True
 
@@ -195,18 +199,15 @@ class ProcessorQueue:
 
     def _run(self) -> None:
         now = self._clock.read()
+        self._turn_at = now
         order = self.order
         try:
             order.run(now)
         finally:
             self._after_turn(now)
             self._runs = order.waiting > 0
-            if not self._runs:
-                self._waiting_since = inf
-            else:
+            if self._runs:
                 self._loop.call_soon(self._run)
-                if self._waiting_since == inf:
-                    self._waiting_since = now
 
     # ---- shares
 

@@ -65,7 +65,7 @@ def test_a_node_shows_the_state_of_its_line_and_serves(tmp_path: Path) -> None:
         assert line["state"] in ("released", "holding", "draining", "unavailable")
 
 
-LONG = 24 << 20  # more than the socket buffers of both sides
+LONG = 10 << 20  # more than the socket buffers of both sides
 LINE_BPS = 20_000_000  # two channels
 
 
@@ -82,14 +82,16 @@ def test_downloads_that_began_before_the_line_was_full_lend_their_channels_and_a
         settings = gather(
             {
                 "root": str(tmp_path / "site"), "listen": "127.0.0.1:0", "access-log": "none", "find-line": "yes",
-                "spec": str(tmp_path / "site.webqos"), "client-share": "100%",
+                "spec": str(tmp_path / "site.webqos"), "client-share": "100%", "send-timeout": "200s",
             },
             {}, {}, "",
         )  # fmt: skip
         node = Node(settings)
         try:
             port = int((await node.start()).address.rpartition(":")[2])
-            slow = [await asyncio.open_connection("127.0.0.1", port, limit=1 << 16) for _ in range(8)]
+            assert node.line is not None
+            node.line.close()  # it may have an opinion of its own
+            slow = [await open_slowly(port) for _ in range(4)]
             for _, writer in slow:
                 writer.write(b"GET /long HTTP/1.1\r\nHost: x\r\n\r\n")
             await until(lambda: node.admission.in_service == len(slow))
@@ -97,7 +99,7 @@ def test_downloads_that_began_before_the_line_was_full_lend_their_channels_and_a
             node.pacer.set_rate(LINE_BPS)
             node._on_line_rate(LINE_BPS)
             client = await asyncio.to_thread(RawConnection, port)
-            page = await asyncio.wait_for(asyncio.to_thread(client.get, "/page"), 20)
+            page = await asyncio.wait_for(asyncio.to_thread(client.get, "/page"), 50)
             client.close()
             assert page.body == b"page"
             node.pacer.set_rate(float("inf"))
@@ -112,8 +114,17 @@ def test_downloads_that_began_before_the_line_was_full_lend_their_channels_and_a
             await node.close()
 
     with contextlib.closing(asyncio.new_event_loop()) as loop:
-        loop.run_until_complete(asyncio.wait_for(story(), 60))
+        loop.run_until_complete(asyncio.wait_for(story(), 100))
         loop.run_until_complete(loop.shutdown_default_executor())
+
+
+async def open_slowly(port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """A client that does not read until it is asked to, with a small buffer."""
+    client = socket.socket()
+    client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 16)
+    client.connect(("127.0.0.1", port))
+    client.setblocking(False)
+    return await asyncio.open_connection(sock=client, limit=1 << 16)
 
 
 async def until(is_so: Callable[[], bool]) -> None:
