@@ -37,6 +37,8 @@ def serve(
     """Run a node until a signal ends it. ``on_ready`` gets the public and the admin URL."""
     if settings.access_log == "-" and sys.stdout is None:  # descriptor 1 would soon be reused
         raise UsageError("--access-log -: standard output is closed; name a file, or use --access-log none")
+    for number in (signal.SIGUSR1, *(() if ends_on_hangup else (signal.SIGHUP,))):
+        signal.signal(number, signal.SIG_IGN)  # until the node has read what they renew: by default they end a process
     install_log_handler("cluster", "group")
     install_log_handler(LOGGER, "admin port")
     return uvloop.run(_serve(settings, on_ready or _announce(settings), ends_on_hangup=ends_on_hangup))

@@ -140,6 +140,33 @@ def assert_one_line_of_a_broken_transfer(node: RunningNode) -> None:
     assert 0 < line["bytes"] < LARGE
 
 
+def test_signals_that_renew_files_do_not_end_a_node_that_starts(site: Path, tmp_path: Path) -> None:
+    token = tmp_path / "token"
+    os.mkfifo(token, 0o600)  # the start waits until somebody writes it
+    command = [*COMMAND, "serve", "--root", str(site), "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"]
+    with subprocess.Popen(
+        [*command, "--access-log", "none", "--admin-token-file", str(token)],
+        stderr=subprocess.PIPE, text=True, env=environment(),
+    ) as process:  # fmt: skip
+
+        def open_token() -> int | None:
+            assert process.poll() is None
+            with contextlib.suppress(OSError):  # nobody reads it yet
+                return os.open(token, os.O_WRONLY | os.O_NONBLOCK)
+            return None
+
+        try:
+            writer = wait_for(open_token, "the node to read its token")
+            process.send_signal(Signals.SIGHUP)
+            process.send_signal(Signals.SIGUSR1)
+            os.write(writer, b"0123456789abcdef-token")
+            os.close(writer)
+            assert process.stderr is not None
+            assert "serving" in process.stderr.readline()
+        finally:
+            process.kill()
+
+
 def test_a_closed_stderr_does_not_stop_the_node(tmp_path: Path) -> None:
     (tmp_path / "site").mkdir()
     page = tmp_path / "site" / "index.html"
