@@ -179,11 +179,11 @@ def compare(
                 running = list(
                     itertools.chain(*(node.start_load(connections, seconds, at) for _, connections, at in loads))
                 )
-                if finds:
-                    states |= node.states(seconds)
                 got = sum(wait(running))
                 rates[finds].append(got / seconds)
                 costs[finds].append((cpu_s(node.process.pid) - before) / max(1, got))
+                if finds:
+                    states |= node.states(0.1)  # not meanwhile: it takes processor time
     ratio, cost = (statistics.median(values[True]) / statistics.median(values[False]) for values in (rates, costs))
     print(
         f"{size:>8} bytes, {text}: {ratio:.3f} of {statistics.median(rates[False]) / 1e6:.1f} MB/s without the law "

@@ -21,7 +21,8 @@ the base. Single late ticks are no evidence: the median of three counts, and aft
 process stood still itself, R is held for a moment. The line is short when a queue stood for three ticks while the
 connections waited for the network most of the time; connections that wait for their reader do not count. Much loss
 without a queue is a policer. A queue that does not shrink although R fell by 30 % is not ours. After a release the law
-waits for 3 s before it tries again, and longer each time, up to a minute.
+waits for 3 s before it tries again, and longer each time, up to a minute. It also releases if nothing was acknowledged
+for SILENT_S although responses wait: the rate would never change again.
 
 TARGET_S is above the jitter of an event loop (it is CoDel's target). While responses are small it is half of that: a
 class with n connections gets at most n responses in the time of the queue. H is above twice the loop's delay.
@@ -43,6 +44,7 @@ LOSS_MAX = 0.025
 BUSY_MIN = 0.5
 FULL_TICKS = 3
 RATE_MIN = 20_000.0  # bytes per second
+SILENT_S = 1.0  # without evidence, although we have bytes to send
 QUIET_S = 10.0  # without backlog, after which the line is no longer held
 DRAIN_FIRST_S = 1.0
 DRAIN_EVERY_S = 10.0
@@ -105,6 +107,7 @@ class LineLaw:
         self._sent = self._repeated = 0
         self._little_s: float | None = None  # queue by Little's law
         self._ticked_at = 0.0
+        self._seen_at = 0.0  # when there was evidence, or nothing to send
         self._hold_until = 0.0
         self._again_at = 0.0
         self._again_s = AGAIN_MIN_S
@@ -123,12 +126,16 @@ class LineLaw:
             self._hold_until = now + 0.05
         self._observe(now, seen)
         queue_s = self._estimate_queue(seen)
+        if queue_s is not None or not seen.is_starved or stood_still:
+            self._seen_at = now
         if self.state is LineState.RELEASED:
             self._detect(now, seen, queue_s)
         elif queue_s is not None and self.state is LineState.DRAINING:
             self._end_drain(now, queue_s)
         elif queue_s is not None and now > self._hold_until:
             self._follow(now, seen, self.queue_s)
+        elif now - self._seen_at > SILENT_S:
+            self._release(now, is_foreign=True)
         if self.state is not LineState.RELEASED:
             self.rate = min(max(self.rate, RATE_MIN), self._most_bps)
 

@@ -118,6 +118,17 @@ def test_a_queue_of_others_is_released_and_tried_again_later_and_later() -> None
     assert line.law.releases - tries <= 5
 
 
+def test_the_line_is_released_if_no_client_reads_while_others_wait() -> None:
+    line = SimulatedLine(20 * MBIT)
+    line.run(5)
+    assert line.law.rate < inf
+    now = line.now
+    for _ in range(80):
+        now += TICK_S
+        line.law.tick(now, Line(delivered=0, is_starved=True, is_blocked=True))
+    assert line.law.state is LineState.RELEASED
+
+
 def test_the_line_is_released_when_nothing_has_waited_for_a_while() -> None:
     line = SimulatedLine(60 * MBIT)
     line.run(3)
