@@ -159,8 +159,7 @@ class Consumer:
             message.gaps.exists(empty.packets, is_end=empty.is_end)
             self._check(empty.number, message)
         elif self.is_member and self._first < empty.number < self.next_out:  # the producer asks who has it
-            report = ProgressReport(self._header(), empty.number, empty.packets, True, self._context.room)
-            self._context.send(sender, report)
+            self._tell_delivered(sender, empty.number, empty.packets)
 
     def on_deny(self, sender: ProcessId, deny: NakDeny) -> None:
         message = self.incoming.get(deny.number)
@@ -307,11 +306,16 @@ class Consumer:
     def _deliver(self, number: int, message: Incoming) -> None:
         context = self._context
         context.outbox.append(DeliverMessage(number, message.producer))
+        self._tell_delivered(message.producer, number, message.gaps.seen)
         del self.incoming[number]
         self.kept[number] = message.gaps.seen
         for old in [old for old in self.kept if old <= number - KEPT]:
             del self.kept[old]
             context.outbox.append(Discard(old))
+
+    def _tell_delivered(self, producer: ProcessId, number: int, packets: int) -> None:
+        context = self._context
+        context.send(producer, ProgressReport(self._header(), number, packets, True, context.room, is_delivered=True))
 
     def _change_members(self, number: int, slot: RecentMessage) -> bool:
         """Delivers a change of the membership. Returns whether this process is still a member."""

@@ -70,7 +70,7 @@ class MessageResolved(msgspec.Struct, frozen=True):
 
 
 class ReceivedByAll(msgspec.Struct, frozen=True):
-    """For the application: all members have its message `request`, whose sender waits for slow consumers."""
+    """For the application: all members delivered its message `request`, whose sender waits for slow consumers."""
 
     request: int
 

@@ -166,13 +166,15 @@ class Complete(Packet, frozen=True, tag=9):
 class ProgressReport(Packet, frozen=True, tag=10):
     """For the producer: the sender has this many packets of the message. Its parameters are like those of a NAK.
 
-    `room`: how many packets the sender of this report has room for that it has not looked at yet.
+    `room`: how many packets the sender of this report has room for that it has not looked at yet. `is_delivered`: its
+    application has the message; before, it may still miss the message, and join again behind it.
     """
 
     number: Count
     packets: Place
     is_complete: bool
     room: Place
+    is_delivered: bool = False
 
 
 ControlPacket = (

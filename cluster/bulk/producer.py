@@ -48,8 +48,8 @@ ASK_BEATS = 4  # heartbeats after which a token is requested again
 class Outgoing:
     """A message of this producer."""
 
-    __slots__ = ("asked_beat", "complete", "decided_beat", "number", "outcome", "progress", "rate_max", "rate_min",
-                 "request", "rooms", "sent", "source")  # fmt: skip
+    __slots__ = ("asked_beat", "complete", "decided_beat", "delivered", "number", "outcome", "progress", "rate_max",
+                 "rate_min", "request", "rooms", "sent", "source")  # fmt: skip
 
     def __init__(self, request: int, source: MessageSource, rate_min: float, rate_max: float) -> None:
         self.request = request
@@ -64,6 +64,7 @@ class Outgoing:
         self.progress: dict[ProcessId, int] = {}  # packets that consumers have, as far as they told
         self.rooms: dict[ProcessId, int] = {}  # packets that they have room for
         self.complete: set[ProcessId] = set()  # consumers that have all
+        self.delivered: set[ProcessId] = set()  # consumers whose applications have the message
 
     @property
     def is_sent(self) -> bool:
@@ -108,12 +109,21 @@ class Producer:
         return next((message for message in messages if message.request == request), None)
 
     def received(self, message: Outgoing) -> dict[str, int | None]:
-        """How many packets each receiver has, by name; None: all. One that has joined again since has dropped them."""
+        """How many packets each receiver has, by name; None: it has the message.
+
+        If the sender waits for all, the message has to be delivered. One that has joined again since has dropped it.
+        """
         first = {member.name: joined.first for member, joined in self._context.master.joined.items()}
         found: dict[str, int | None] = {member.name: 0 for member in self._receivers(message)}
         for member, packets in message.progress.items():
-            is_complete, has_joined_again = member in message.complete, first.get(member.name, 0) > message.number
-            found[member.name] = 0 if has_joined_again else None if is_complete else packets
+            if member in message.delivered:
+                found[member.name] = None
+            elif first.get(member.name, 0) > message.number:
+                found[member.name] = 0
+            elif member in message.complete:
+                found[member.name] = None if message.rate_min else packets - 1
+            else:
+                found[member.name] = packets
         return found
 
     def abandon(self, request: int) -> None:
@@ -163,6 +173,8 @@ class Producer:
             message.rooms[sender] = progress.room
             if progress.is_complete:
                 message.complete.add(sender)
+                if progress.is_delivered:
+                    message.delivered.add(sender)
                 self._await_all()
             else:
                 self._context.flow.ask(progress.header.parameters)
@@ -310,7 +322,7 @@ class Producer:
 
     def _is_behind(self, message: Outgoing) -> bool:
         """Whether a member that receives this message does not have all of it yet."""
-        is_behind = any(member not in message.complete for member in self._receivers(message))
+        is_behind = any(member not in message.delivered for member in self._receivers(message))
         return is_behind or not self._context.in_primary
 
     def _receivers(self, message: Outgoing) -> list[ProcessId]:

@@ -159,7 +159,7 @@ class AtomicMulticastSpec:
         self.require(number in decided, "a producer learns what the master decided", producer, number, status)
 
     def received_by_all(self, producer: ProcessId, number: int, without: list[ProcessId]) -> None:
-        """A producer was told that all members have its message. `without`: those that do not."""
+        """A producer was told that all members delivered its message. `without`: those that did not."""
         self.require(not without, "a sender that waits for all members waits for all", producer, number, without)
 
     def at_rest(self, member: ProcessId) -> None:

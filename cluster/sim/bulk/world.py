@@ -378,17 +378,11 @@ class BulkWorld:
         if message is None:
             return
         self.count("all members had a message")
-        number, content = message.number, node.sources[request]
+        number = message.number
         receivers = [p for p, one in process.context.master.joined.items() if one.is_ready and one.first < number]
         nodes = [self.nodes[p.name] for p in receivers if self.nodes[p.name].id == p != node.id]
-        without = [
-            one.id
-            for one in nodes
-            if one.process is not None
-            and one.process.consumer.is_member
-            and one.process.consumer.next_out <= number
-            and one.spool.content(number) != content
-        ]
+        members = [one for one in nodes if one.process is not None and one.process.consumer.is_member]
+        without = [one.id for one in members if one.process is not None and one.process.consumer.next_out <= number]
         self.spec.received_by_all(node.id, number, without)
 
     def _give_state(self, to: ProcessId, first: int, state: list[int]) -> None:

@@ -63,6 +63,20 @@ def test_a_pending_message_is_not_delivered_but_reported_complete() -> None:
     assert {report.to for report in reports} == {A}  # type: ignore[attr-defined]
 
 
+def test_a_member_tells_the_producer_when_the_message_is_delivered() -> None:
+    """With all packets it may still miss the message: it joins again if it misses one before."""
+    single = Single(C)
+    number = single.add(RecentMessage(Status.PENDING, B))
+    announce(single)
+    single.data(number, 0, is_end=True)
+    assert [(one.is_complete, one.is_delivered) for one in single.sent(ProgressReport)] == [(True, False)]
+    single.decide(number, Status.ACCEPTED)
+    announce(single)
+    assert [(one.is_complete, one.is_delivered) for one in single.sent(ProgressReport)] == [(True, True)]
+    single.receive(B, EmptyPacket(single.header(), number, 1, True))  # the producer asks again
+    assert [one.is_delivered for one in single.sent(ProgressReport)] == [True]
+
+
 def test_asks_for_gaps_after_dallying_and_again() -> None:
     single = Single(C)
     single.add(RecentMessage(Status.PENDING, B))

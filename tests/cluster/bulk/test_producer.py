@@ -99,7 +99,7 @@ def test_a_nak_extends_the_retention() -> None:
         single.receive(C, Nak(single.header(), 4, ((0, 1),)))
     assert 4 in single.process.producer.retained
     for consumer in (A, C):
-        single.receive(consumer, ProgressReport(single.header(), 4, 2, True, 99))
+        single.receive(consumer, ProgressReport(single.header(), 4, 2, True, 99, is_delivered=True))
     single.beats(single.process.context.flow.retention + 2)
     assert 4 not in single.process.producer.retained
 
@@ -111,7 +111,7 @@ def test_a_slow_consumer_slows_all() -> None:
     single.decide(4, Status.ACCEPTED)
     single.receive(A, EmptyPacket(single.header(), 0, 0, False))
     single.send(1)
-    single.receive(A, ProgressReport(single.header(), 4, 2, True, 99))
+    single.receive(A, ProgressReport(single.header(), 4, 2, True, 99, is_delivered=True))
     single.receive(C, ProgressReport(single.header(), 4, 1, False, 99))
     single.take()
     single.beats(200)
@@ -119,7 +119,7 @@ def test_a_slow_consumer_slows_all() -> None:
     assert not [packet for packet in packets if isinstance(packet, TokenRequest)]
     assert [packet for packet in packets if isinstance(packet, EmptyPacket)]
     assert single.process.producer.retained[4].progress == {A: 2, C: 1}
-    single.receive(C, ProgressReport(single.header(), 4, 2, True, 99))
+    single.receive(C, ProgressReport(single.header(), 4, 2, True, 99, is_delivered=True))
     single.beats(2)
     assert single.sent(TokenRequest)
 
@@ -142,12 +142,15 @@ def test_what_receivers_have_counts_those_that_have_not_told_and_not_those_that_
     assert single.process.producer.received(message) == {"a": 0, "c": 0}
     single.receive(C, ProgressReport(single.header(), 4, 1, False, 99))
     single.receive(A, ProgressReport(single.header(), 4, 2, True, 99))
-    assert single.process.producer.received(message) == {"a": None, "c": 1}
+    assert single.process.producer.received(message) == {"a": 1, "c": 1}  # a may still join again without it
     single.apply(AddMember(A, 2, with_state=False))
     assert single.process.producer.received(message) == {"a": 0, "c": 1}
     single.apply(RemoveMember(C, 3))
-    single.receive(C, ProgressReport(single.header(), 4, 2, True, 99))
+    single.receive(C, ProgressReport(single.header(), 4, 2, True, 99, is_delivered=True))
     assert single.process.producer.received(message) == {"a": 0, "c": None}  # it has the file, and has left
+    message.rate_min = 1.0
+    single.receive(B, ProgressReport(single.header(), 4, 2, True, 99))
+    assert single.process.producer.received(message)["b"] is None
 
 
 def test_what_a_producer_learns_comes_before_its_data() -> None:

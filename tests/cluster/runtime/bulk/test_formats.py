@@ -43,7 +43,7 @@ PACKETS: list[packets.ControlPacket] = [
     packets.JoinRequest(HEADER, 4, True),
     packets.JoinConfirm(HEADER, 4, 2, (A, B), None),
     packets.Complete(HEADER, 2, 9),
-    packets.ProgressReport(HEADER, 2, 7, False, 9),
+    packets.ProgressReport(HEADER, 2, 7, True, 9, is_delivered=True),
 ]
 DATA_PACKETS = [
     packets.DataPacket(SHORT, 69_998, 70_000, False, b"x" * 3),
