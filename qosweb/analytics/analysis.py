@@ -18,7 +18,7 @@ from qosweb.analytics.read.log_lines import event_in, narrow, read_lines, reques
 from qosweb.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from pyspark.sql import DataFrame, SparkSession
 
@@ -42,14 +42,22 @@ def analyse(
     limits = request.limits
     show_step("reading the lines")
     all_lines = narrow(read_lines(spark, request.sources, with_text=False), request.response)
-    scan, events = _scan_lines(all_lines, request, show_step)
-    lines, of_slots = requests(all_lines), scan.slots()
+    lines = requests(all_lines)
+    responses_ms = policies.response_limits(policies_of(request, _first_events(request))[0])
+    show_step("aggregating the lines")
+    scan = _scan(all_lines, request, responses_ms)
+    scans = [scan]
     try:
-        with ThreadPoolExecutor(1) as background:  # queries whose results no share verdict needs
+        with ThreadPoolExecutor(1) as background:  # Spark plans these queries while it scans the lines
+            surveyed = background.submit(lambda: slot_sums.survey(scan.slots(), limits))
             took = background.submit(lambda: tables.percentiles(scan.times()))
             twice = background.submit(lambda: line_queries.duplicate_ends(lines, scan))
             busiest = background.submit(lambda: tables.top(scan.asked_for()))
-            seen = slot_sums.survey(of_slots, limits)
+            events = scan.events()
+            promised_ms = policies.response_limits(policies_of(request, events)[0])
+            if not set(promised_ms) <= set(responses_ms):
+                scans.append(_scan(all_lines, request, promised_ms))
+            seen = surveyed.result()
             if seen.bad:
                 show_step("classifying bad lines")
                 all_lines = narrow(read_lines(spark, request.sources), request.response)
@@ -61,7 +69,7 @@ def analyse(
                 raise UsageError(f"no request could be read from the logs{cause}")
             gathered = LogAggregates(
                 events,
-                of_slots,
+                scans[-1].slots(),
                 took.result,
                 busiest.result,
                 twice.result,
@@ -76,7 +84,8 @@ def analyse(
             line_queries.write_bad_lines(all_lines, bad_folder)
         return findings
     finally:
-        scan.kept.unpersist()
+        for each in scans:
+            each.kept.unpersist()
 
 
 def _accesses(
@@ -89,26 +98,18 @@ def _accesses(
         return None
 
 
-def _scan_lines(
-    lines: DataFrame, request: AnalysisRequest, show_step: Callable[[str], None]
-) -> tuple[LineScan, list[LogEvent]]:
-    """The cached sums, and the events.
+def _first_events(request: AnalysisRequest) -> list[LogEvent]:
+    """The events at the beginning of the logs."""
+    return [event for line in sources.first_lines(request.sources) if (event := event_in(line)) is not None]
+
+
+def _scan(lines: DataFrame, request: AnalysisRequest, responses_ms: Sequence[int]) -> LineScan:
+    """The sums over the lines, cached.
 
     Slow requests are counted in the same pass, which needs the response times of the policies. Policies are events, so
-    the beginning of the logs is searched for them first. If later policies add response times, the lines are read once
-    more.
+    the beginning of the logs is searched for them first. If later policies add response times, the lines are scanned
+    once more.
     """
-    at_first = [event for line in sources.first_lines(request.sources) if (event := event_in(line)) is not None]
-    responses_ms = policies.response_limits(policies_of(request, at_first)[0])
-    while True:
-        show_step("aggregating the lines")
-        scan = LineScan(
-            lines, request.limits, responses_ms, one_policy=request.spec is not None, response=request.response
-        )
-        scan.kept.cache()
-        events = scan.events()
-        promised_ms = policies.response_limits(policies_of(request, events)[0])
-        if set(promised_ms) <= set(responses_ms):
-            return scan, events
-        scan.kept.unpersist()
-        responses_ms = promised_ms
+    scan = LineScan(lines, request.limits, responses_ms, one_policy=request.spec is not None, response=request.response)
+    scan.kept.cache()
+    return scan
