@@ -12,6 +12,7 @@ import msgspec
 
 from loadgen.send.spread import parse_spread
 from qosweb.errors import UsageError, read_option
+from qosweb.plots import need_matplotlib
 from qosweb.units import parse_count, parse_number
 
 if TYPE_CHECKING:
@@ -56,7 +57,6 @@ examples:
 
 def _act(arguments: argparse.Namespace) -> int:
     from loadgen.experiments.catalogue import BY_NAME, CATALOGUE
-    from loadgen.experiments.plots import require_matplotlib
     from loadgen.experiments.series import carry_out, document
     from loadgen.experiments.workbench import Size  # imported here, so that other commands start fast
 
@@ -81,7 +81,7 @@ def _act(arguments: argparse.Namespace) -> int:
         arguments.quick, _scale(arguments.scale, "--scale"), _scale(arguments.pipe_scale, "--pipe-scale"), count,
         arguments.spread, int(arguments.seed),
     )  # fmt: skip
-    require_matplotlib()
+    need_matplotlib("the report")
     begun = datetime.now(UTC).isoformat(timespec="seconds")
     done = carry_out(
         chosen,

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from loadgen.experiments.findings import Bars
-from qosweb.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -20,14 +19,6 @@ _HEADROOM = 1.12
 _NUMBER = 0.05  # fraction of the longest bar: shorter parts have no room for a number
 _EDGE = 0.1  # margin in inches, so that no legend touches the border
 _NEAR = 0.12  # fraction of the width: labels of closer marks would overlap
-
-
-def require_matplotlib() -> None:
-    """Raise UsageError if matplotlib is missing, before an experiment rather than after it."""
-    try:
-        import matplotlib.figure  # noqa: F401
-    except ImportError:
-        raise UsageError("the report needs matplotlib. Run `pip install 'qosweb[plots]'`.") from None
 
 
 def draw(panels: Sequence[Panel | Bars], target: Path) -> None:
