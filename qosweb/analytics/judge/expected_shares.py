@@ -11,8 +11,9 @@ moment by moment.
 
 Pauses. The scheduler divides by the demand of the last second, and lets a class make up for a pause in which others
 used its share (see docs/explanation/shares.md). So what a class is due at least does not grow while another class
-pauses that lacked something in the moment before. And what a class had beyond its due counts against what it is due
-afterwards, while every second is contended, and by at most what it is due in MADE_UP_S.
+pauses that lacked something in the moment before, or has waited in each moment since then. And what a class had beyond
+its due counts against what it is due afterwards, while every second is contended, and by at most what it is due in
+MADE_UP_S.
 Neighbours: ``share_verdicts``, ``rate_verdicts`` and ``priority_verdicts`` compare the log with these amounts.
 """
 
@@ -281,7 +282,7 @@ class ExpectedShares:
         if made_up.short - lacks:
             kept = division.shares([PPM if at in made_up.short | lacks else ppm for at, ppm in enumerate(demand)])
             due = [min(amount, share * total / PPM) for amount, share in zip(expected, kept, strict=True)]
-        made_up.short = lacks
+        made_up.short = lacks | (made_up.short & backlog.keys())  # a class that still waits has not paused
         seconds = (last - first + 1) * self.limits.slot_s
         for at, amount in enumerate(due):
             beyond = made_up.beyond.get(at, 0.0) + got[at] - amount

@@ -128,8 +128,11 @@ BOTH_LACK: Second = (10, 90), (90, 90)
 ONE_PAUSES: Second = (60, 40), (40, 0)
 
 
-def judge_divisions(*windows: list[Second | None]) -> list[str]:
-    """The outcomes for the division in each window; seconds that are None are not contended."""
+def judge_divisions(*windows: list[Second | None], waiting: float = 0.0) -> list[str]:
+    """The outcomes for the division in each window; seconds that are None are not contended.
+
+    `waiting`: for which part of each second a request of the second class waits.
+    """
     policy, limits = policy_of(CEILING_AND_FLOOR), AnalysisLimits()
     when = {"p": situations(policy, Timeline([], ["n1"]), {}, 0, 99, 1)}
     bench = WindowJudge({"p": policy}, when, Timeline([], ["n1"]), limits)
@@ -138,7 +141,13 @@ def judge_divisions(*windows: list[Second | None]) -> list[str]:
         key = PartKey(10 * number, "p", "", 0)
         contended = [(10 * number + at, second) for at, second in enumerate(seconds) if second is not None]
         moments = tuple(
-            ContendedSlot(slot, tuple(ClassAmount(f"/{name}", done, lost, done * SIZE) for name, (done, lost) in pairs))
+            ContendedSlot(
+                slot,
+                tuple(
+                    ClassAmount(f"/{name}", done, lost, done * SIZE, waiting * (name == "b"), int(waiting > 0))
+                    for name, (done, lost) in pairs
+                ),
+            )
             for slot, pairs in ((slot, zip("ab", second, strict=True)) for slot, second in contended)
         )
         cells = tuple(
@@ -155,6 +164,15 @@ def test_a_class_is_not_due_what_another_class_makes_up_for() -> None:
     short_pause: Second = (20, 80), (80, 0)
     assert judge_divisions([made_up, short_pause] * 5) == [HELD]  # 10 % of all, as without pauses
     assert judge_divisions([made_up] * 10) == [VIOLATED]
+
+
+def test_a_class_that_lacked_something_and_still_waits_has_not_paused() -> None:
+    made_up: Second = (0, 100), (100, 90)
+    nothing_lost: Second = (10, 80), (90, 0)
+    short_pause: Second = (40, 60), (60, 0)
+    window: list[Second | None] = [made_up, made_up, made_up, nothing_lost, short_pause] * 2
+    assert judge_divisions(window, waiting=0.1) == [HELD]
+    assert judge_divisions(window) == [VIOLATED]
 
 
 def test_what_a_class_had_beyond_its_due_counts_in_the_next_window_for_four_seconds() -> None:
