@@ -7,15 +7,22 @@ Every block operation has an id of its own, so that blocking again is a new oper
 from __future__ import annotations
 
 import ipaddress
+import re
 from math import inf
 from socket import AF_INET, AF_INET6, inet_ntop, inet_pton
 from typing import NamedTuple
+from urllib.parse import quote
 
 import msgspec
+
+from qosweb.http.targets import BadTarget
+from qosweb.http.targets import parse_target as parse_target_of_request
 
 PATH_LEN_MAX = 1024
 REASON_LEN_MAX = 300
 BY_LEN_MAX = 100
+_PATH_SAFE = "".join(chr(code) for code in range(0x21, 0x7F))  # escapes in a path are already escapes
+_ESCAPED = re.compile(r"[%?#]")
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
@@ -116,11 +123,24 @@ def prefix_of(network: str) -> Prefix | None:
     return Prefix(version, number >> (width - length), length) if is_canonical else None
 
 
-def check_path(text: str) -> str:
-    """The path of ``--path``. Raises ValueError."""
-    if text and (not text.startswith("/") or len(text) > PATH_LEN_MAX or not text.isprintable() or "?" in text):
-        raise ValueError(f"'{text[:80]}' is not a path, such as /shop or /login")
-    return "" if text == "/" else text.rstrip("/")
+def parse_path(text: str) -> str:
+    """The canonical path, decoded, of a path as in a request or as `shown_path` writes it. Raises ValueError."""
+    escaped = quote(text, _PATH_SAFE)
+    try:
+        if text and (not text.startswith("/") or len(text) > PATH_LEN_MAX or not text.isprintable() or "?" in text):
+            raise BadTarget(400, "a path begins with / and has neither a query nor control characters")
+        path = parse_target_of_request(escaped or "/", must_be_file=False).path
+        path.encode()
+    except BadTarget as bad:
+        raise ValueError(f"'{text[:80]}' is not a path, such as /shop or /login: {bad.reason}") from None
+    except UnicodeEncodeError:
+        raise ValueError(f"'{text[:80]}' is not a path: it is not UTF-8") from None
+    return path.rstrip("/")
+
+
+def shown_path(path: str) -> str:
+    """A canonical path for people, who may give it to `parse_path` again."""
+    return _ESCAPED.sub(lambda found: f"%{ord(found[0]):02X}", path)
 
 
 def covers(path: str, requested: str) -> bool:

@@ -14,6 +14,7 @@ from __future__ import annotations
 import errno
 import os
 import shutil
+import stat
 import time
 from contextlib import suppress
 from hashlib import sha256
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
     from typing import BinaryIO
+
+    from qosweb.releases.manifest import ManifestFile
 
 PIECE = 1 << 20
 SPARE_BYTES = 64 << 20  # that stay free on the disk,
@@ -51,13 +54,27 @@ class BlobStore:
     def path_of(self, digest: str) -> Path:
         return self._blobs / digest[:2] / digest[2:]
 
-    def has(self, digest: str) -> bool:
-        return self.path_of(digest).is_file()
+    def has(self, digest: str, size: int | None = None) -> bool:
+        """Whether a blob is here; with `size`, whether all of it is: the disk may have lost a part of it since."""
+        return not self._lacks(str(self.path_of(digest)), size)
 
-    def missing(self, digests: Iterable[str]) -> list[str]:
-        """Those of `digests` that are not here, each once. For thousands of them: no Path for each."""
+    def missing(self, files: Iterable[ManifestFile]) -> list[str]:
+        """The digests of those of `files` that are not here, each once. For thousands of them: no Path for each."""
         folder = str(self._blobs)
-        return [one for one in dict.fromkeys(digests) if not os.access(f"{folder}/{one[:2]}/{one[2:]}", os.F_OK)]
+        size_of = {one.digest: one.size for one in files}
+        return [one for one, size in size_of.items() if self._lacks(f"{folder}/{one[:2]}/{one[2:]}", size)]
+
+    @staticmethod
+    def _lacks(path: str, size: int | None) -> bool:
+        try:
+            status = os.stat(path)
+        except OSError:
+            return True
+        return not stat.S_ISREG(status.st_mode) or (size is not None and status.st_size != size)
+
+    def remove(self, digest: str) -> None:
+        """Delete a blob whose content is wrong."""
+        self.path_of(digest).unlink(missing_ok=True)
 
     def received(self, digest: str, source: str = "") -> int:
         """How many bytes of an incomplete blob have been received."""
@@ -132,11 +149,15 @@ class BlobStore:
         return digest
 
     def read_manifest(self, digest: str) -> Manifest:
-        """Raises FileNotFoundError, BadManifest."""
+        """Raises FileNotFoundError, BadManifest; WrongContent, and then the blob is deleted, so that it is fetched."""
         path = self.path_of(digest)
         if path.stat().st_size > MANIFEST_LEN_MAX:
             raise BadManifest(f"the manifest has more than {MANIFEST_LEN_MAX:,} bytes")
-        return decode_manifest(path.read_bytes())
+        data = path.read_bytes()
+        if digest_of(data) != digest:
+            self.remove(digest)
+            raise WrongContent(f"the list of files {digest[:12]} was damaged on this disk; it is deleted here")
+        return decode_manifest(data)
 
     def check_space(self, size: int, *, is_urgent: bool = False) -> None:
         """Raises OSError (ENOSPC) if the disk has no room for `size` more bytes. `is_urgent`: a client waits."""

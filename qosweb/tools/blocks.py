@@ -11,7 +11,7 @@ import json
 import socket
 from typing import TYPE_CHECKING, Any
 
-from qosweb.blocklist.operations import BY_LEN_MAX, check_path, parse_target
+from qosweb.blocklist.operations import BY_LEN_MAX, parse_path, parse_target
 from qosweb.errors import UsageError
 from qosweb.terminal_text import escape_controls
 from qosweb.tools.admin_client import AdminClient
@@ -71,10 +71,11 @@ def blocks(arguments: argparse.Namespace) -> int:
 
 def _target(arguments: argparse.Namespace) -> dict[str, object]:
     try:
-        target, path = str(parse_target(arguments.target)), check_path(arguments.path)
+        target = str(parse_target(arguments.target))
+        parse_path(arguments.path)
     except ValueError as error:
         raise UsageError(str(error)) from None
-    return {"target": target, "path": path, "by": operator_name()}
+    return {"target": target, "path": arguments.path, "by": operator_name()}
 
 
 def operator_name() -> str:

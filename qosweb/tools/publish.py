@@ -10,10 +10,11 @@ import json
 import os
 import stat
 import sys
+import time
 from concurrent.futures import ThreadPoolExecutor
 from hashlib import file_digest, sha256
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from qosweb.errors import UsageError
 from qosweb.releases.manifest import (
@@ -36,6 +37,8 @@ UPLOADERS = 4
 READERS = 4
 READ_BATCH = 32  # files
 READ_WHOLE_MAX = 1 << 20
+BUSY_S = 300.0  # how long a file may be uploaded by somebody else
+BUSY_PAUSE_S = 0.25
 
 
 def publish(arguments: argparse.Namespace) -> int:
@@ -71,7 +74,7 @@ def scan(folder: Path) -> tuple[Manifest, dict[str, str]]:
     if not folder.is_dir():
         raise UsageError(f"{folder}: {'not a folder' if folder.exists() else 'there is no such folder'}")
     found: list[tuple[str, str, os.stat_result]] = []
-    for where, folders, names in os.walk(folder):
+    for where, folders, names in os.walk(folder, onerror=_refuse_unreadable):
         inside = where.removeprefix(str(folder)).strip("/")
         folders[:] = sorted(one for one in folders if not one.startswith(".") or (one, inside) == (".well-known", ""))
         for one in folders:
@@ -101,6 +104,11 @@ def scan(folder: Path) -> tuple[Manifest, dict[str, str]]:
         for digest, (relative, _, status) in zip(digests, found, strict=True)
     )
     return manifest, files
+
+
+def _refuse_unreadable(error: OSError) -> NoReturn:
+    """A folder that cannot be read must not disappear from the site."""
+    raise UsageError(f"{error.filename}: {error.strerror}") from None
 
 
 def _digests(paths: list[str]) -> list[str]:
@@ -148,12 +156,7 @@ async def _upload(
         nonlocal done
         while left:
             digest = left.pop()
-            try:
-                await client.upload_blob(digest, Path(files[digest]), received.get(digest, 0))
-            except RequestRefused as refusal:
-                if refusal.status == 422:
-                    raise UsageError(f"{files[digest]} has changed while it was uploaded; publish again") from None
-                raise
+            await _upload_file(client, digest, files[digest], received.get(digest, 0))
             done += 1
             if shows:
                 print(f"\r{done} of {len(missing)} files uploaded", end="", file=sys.stderr, flush=True)
@@ -166,6 +169,27 @@ async def _upload(
         raise errors.exceptions[0] from None
     if shows and missing:
         print(file=sys.stderr)
+
+
+async def _upload_file(client: AdminClient, digest: str, path: str, offset: int) -> None:
+    """Upload a file from `offset` on. If somebody else uploads the same one, wait until that has ended."""
+    deadline = time.monotonic() + BUSY_S
+    while True:
+        try:
+            await client.upload_blob(digest, Path(path), offset)
+        except RequestRefused as refusal:
+            if refusal.status == 422:
+                raise UsageError(f"{path} has changed while it was uploaded; publish again") from None
+            if refusal.status == 408:
+                raise UsageError(f"{path}: {escape_controls(refusal.text.strip())}; publish again") from None
+            if refusal.status == 409 and offset:
+                offset = 0  # the other upload has ended elsewhere
+            elif refusal.status == 503 and time.monotonic() < deadline:
+                await asyncio.sleep(BUSY_PAUSE_S)
+            else:
+                raise
+        else:
+            return
 
 
 def _changes(done: dict[str, Any]) -> str:

@@ -17,12 +17,13 @@ from qosweb.blocklist.merge import HeldBlock
 from qosweb.blocklist.operations import (
     BlockOperation,
     UnblockOperation,
-    check_path,
     covers,
     decode_operation,
     encode_operation,
+    parse_path,
     parse_target,
     prefix_of,
+    shown_path,
 )
 
 if TYPE_CHECKING:
@@ -238,11 +239,28 @@ def test_targets_and_paths_for_people() -> None:
         parse_target("10.0.0.1/8")
     with pytest.raises(ValueError, match="neither an address nor a network"):
         parse_target("example.org")
-    assert [check_path(path) for path in ("", "/", "/shop/", "/a/b")] == ["", "", "/shop", "/a/b"]
-    for path in ("shop", "/a?b", "/" + "x" * 2000, "/a\n"):
+    assert [parse_path(path) for path in ("", "/", "/shop/", "/a/b")] == ["", "", "/shop", "/a/b"]
+    for path in ("shop", "/a?b", "/" + "x" * 2000, "/a\n", "/a/../b", "/a%2Fb", "/a%zz", "/%FF", "/a%00"):
         with pytest.raises(ValueError, match="not a path"):
-            check_path(path)
+            parse_path(path)
     assert covers("", "/anything")
+
+
+@pytest.mark.parametrize(
+    ("text", "path"),
+    [
+        ("/a%20b", "/a b"),  # as an address bar and the access log show it
+        ("/a b", "/a b"),
+        ("/caf%C3%A9/", "/caf\xe9"),
+        ("/caf\xe9", "/caf\xe9"),
+        ("//a///b", "/a/b"),
+        ("/a%2520b", "/a%20b"),
+        ("/what%3F", "/what?"),
+    ],
+)
+def test_a_path_is_that_of_a_request(text: str, path: str) -> None:
+    assert parse_path(text) == path
+    assert parse_path(shown_path(path)) == path
 
 
 COUNT = 3 * PIECE_LEN

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from qosweb.releases.blob_store import UNUSED_S, BlobStore, WrongContent
-from qosweb.releases.manifest import digest_of
+from qosweb.releases.manifest import ManifestFile, digest_of, encode_manifest, make_manifest
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -41,7 +41,33 @@ def test_wrong_content_gets_no_name(tmp_path: Path) -> None:
         blobs.complete(DIGEST)
     assert not blobs.has(DIGEST)
     assert blobs.received(DIGEST) == 0
-    assert blobs.missing([DIGEST, DIGEST]) == [DIGEST]
+    file = ManifestFile("a", DIGEST, 7, 0)
+    assert blobs.missing([file, file]) == [DIGEST]
+    blobs.put(b"content")
+    assert blobs.missing([file]) == []
+
+
+def test_content_that_the_disk_has_lost_is_missing(tmp_path: Path) -> None:
+    blobs = BlobStore(tmp_path)
+    blobs.put(b"content")
+    path = blobs.path_of(DIGEST)
+    path.chmod(0o644)
+    path.write_bytes(b"con")
+    assert not blobs.has(DIGEST, 7)
+    assert blobs.missing([ManifestFile("a", DIGEST, 7, 0)]) == [DIGEST]
+
+
+def test_a_damaged_list_of_files_is_deleted(tmp_path: Path) -> None:
+    blobs = BlobStore(tmp_path)
+    data = encode_manifest(make_manifest([ManifestFile("a", DIGEST, 7, 0)]))
+    name = blobs.put(data)
+    assert blobs.read_manifest(name).files[0].path == "a"
+    path = blobs.path_of(name)
+    path.chmod(0o644)
+    path.write_bytes(data.replace(b'"a"', b'"b"'))
+    with pytest.raises(WrongContent):
+        blobs.read_manifest(name)
+    assert not blobs.has(name)
 
 
 def test_unused_content_goes_when_it_is_old(tmp_path: Path) -> None:

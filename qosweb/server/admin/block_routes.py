@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import msgspec
 from aiohttp import web
 
-from qosweb.blocklist.operations import BY_LEN_MAX, REASON_LEN_MAX, check_path, parse_target
+from qosweb.blocklist.operations import BY_LEN_MAX, REASON_LEN_MAX, parse_path, parse_target, shown_path
 from qosweb.server.cluster.block_service import CannotBlock, Undecided
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ def listed(service: BlockService, count_max: int) -> dict[str, object]:
             {
                 "id": one.block.id,
                 "target": one.block.network,
-                "path": one.block.path,
+                "path": shown_path(one.block.path),
                 "reason": one.block.reason,
                 "by": one.block.by,
                 "node": one.block.node,
@@ -88,7 +88,7 @@ class BlockRoutes:
     async def _change(self, request: web.Request, change: Change) -> web.Response:
         try:
             wanted = _decode(await request.read())
-            network, path = parse_target(wanted.target), check_path(wanted.path)
+            network, path = parse_target(wanted.target), parse_path(wanted.path)
             if len(wanted.reason) > REASON_LEN_MAX or len(wanted.by) > BY_LEN_MAX:
                 raise ValueError(f"a reason has at most {REASON_LEN_MAX} characters, a name {BY_LEN_MAX}")
             if not (wanted.reason + wanted.by).isprintable():
@@ -103,4 +103,6 @@ class BlockRoutes:
             return web.Response(status=409, text=f"{error}\n")
         except Undecided as error:
             return web.Response(status=504, text=f"not in force yet, it may still take effect: {error}\n")
-        return web.json_response({**done, "target": str(network), "path": path, "nodes": self._service.members})
+        return web.json_response(
+            {**done, "target": str(network), "path": shown_path(path), "nodes": self._service.members}
+        )

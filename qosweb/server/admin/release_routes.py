@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from qosweb.server.releases.release_service import ReleaseService
 
 UPLOADS_MAX = 16  # at a time
+UPLOAD_STALLED_S = 15.0  # an upload of which nothing comes for so long has ended
 PIECE = 1 << 20
 
 
@@ -122,12 +123,12 @@ class ReleaseRoutes:
             )
         if digest in self._uploads or len(self._uploads) >= UPLOADS_MAX:
             raise web.HTTPServiceUnavailable(text="this file, or too many files, are being uploaded\n")
-        if blobs.has(digest):
+        if blobs.has(digest, size):
             return web.json_response({"complete": True})
         self._uploads.add(digest)
         try:
             await service.in_thread(partial(blobs.begin, digest, offset, request.content_length))
-            async for piece in request.content.iter_chunked(PIECE):
+            while piece := await _next_piece(request):
                 await service.in_thread(partial(blobs.receive, digest, offset, piece))
                 offset += len(piece)
             if offset < size:
@@ -143,6 +144,15 @@ class ReleaseRoutes:
         finally:
             self._uploads.discard(digest)
         return web.json_response({"complete": True})
+
+
+async def _next_piece(request: web.Request) -> bytes:
+    """The next bytes of an upload; none at its end. A client that is gone must not hinder the next one."""
+    try:
+        async with asyncio.timeout(UPLOAD_STALLED_S):
+            return await request.content.read(PIECE)
+    except TimeoutError:
+        raise web.HTTPRequestTimeout(text=f"nothing of the upload has come for {UPLOAD_STALLED_S:g} s\n") from None
 
 
 def _digest(request: web.Request) -> str:

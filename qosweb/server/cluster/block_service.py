@@ -1,7 +1,7 @@
 """Changes of the block list: through the interim service of the cluster, or at this node alone if it has no cluster.
 
 An operation is in force at all nodes of the component when `block` or `unblock` returns or shortly after, also in a
-minority. The list of a cluster is on the disk of every node with ``--data-dir``; that of a single node is in memory.
+minority. With ``--data-dir`` the list is on the disk: the group's if there is a cluster, else a file.
 Above: the admin port.  Below: `cluster.InterimService`, `qosweb.blocklist`.
 """
 
@@ -16,13 +16,14 @@ from typing import TYPE_CHECKING
 
 from cluster import Full, InDoubt, InterimService, NotDelivered, ProcessId
 from qosweb.blocklist.block_list import BlockList
-from qosweb.blocklist.operations import BlockOperation, UnblockOperation, encode_operation, parse_target
+from qosweb.blocklist.operations import BlockOperation, UnblockOperation, encode_operation, parse_target, shown_path
 from qosweb.server.process.console import log_message
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from qosweb.blocklist.operations import AnyOperation, Network
+    from qosweb.server.cluster.block_file import BlockFile
 
 WITHIN_S = 5.0  # how long an operation may take
 
@@ -38,12 +39,21 @@ class Undecided(Exception):
 class BlockService:
     """The block list of a node and its changes."""
 
-    def __init__(self, name: str, *, is_member: bool, protected: Callable[[], dict[str, str]]) -> None:
-        """``protected``: addresses that are not blocked without force, and what each of them is."""
+    def __init__(
+        self, name: str, *, is_member: bool, protected: Callable[[], dict[str, str]], file: BlockFile | None = None
+    ) -> None:
+        """``protected``: addresses that are not blocked without force, and what each of them is.
+
+        ``file``: of the list of a node without a cluster. Raises OSError, msgspec.DecodeError.
+        """
         self.blocks = BlockList(time.monotonic, asyncio.get_running_loop().call_soon)
         self.interim = InterimService(self.blocks) if is_member else None
         self._name = name
         self._protected = protected
+        self._file = file
+        self._storing = asyncio.Lock()
+        if file is not None:
+            self.blocks.restore(*file.read())
         if self.interim is not None:
             self.interim.on_refresh(self._refreshed)
 
@@ -84,7 +94,9 @@ class BlockService:
     async def _request(self, operation: AnyOperation) -> int:
         body = encode_operation(operation)
         if self.interim is None:
-            return _count(self.blocks.apply(ProcessId(self._name), body, 0.0))
+            count = _count(self.blocks.apply(ProcessId(self._name), body, 0.0))
+            await self._store()
+            return count
         try:
             async with asyncio.timeout(WITHIN_S):
                 return _count(await self.interim.request(body))
@@ -94,6 +106,17 @@ class BlockService:
             raise Undecided(f"this node stopped: {error}") from None
         except TimeoutError:
             raise Undecided(self._why_it_takes_long()) from None
+
+    async def _store(self) -> None:
+        """Write the list of a node without a cluster. What cannot be stored is in force nevertheless."""
+        if self._file is None:
+            return
+        async with self._storing:
+            try:
+                await asyncio.to_thread(self._file.write, self.blocks.snapshot())
+            except OSError as error:
+                reason = error.strerror or error
+                log_message(f"the block list cannot be stored, so a restart would lose the last change: {reason}")
 
     def _why_it_takes_long(self) -> str:
         assert self.interim is not None
@@ -115,7 +138,7 @@ def _count(result: object) -> int:
 
 
 def _target(network: Network, path: str) -> str:
-    return f"{network} {path}".rstrip()
+    return f"{network} {shown_path(path)}".rstrip()
 
 
 def _overlap(network: Network, text: str) -> bool:

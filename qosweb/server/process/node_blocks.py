@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import msgspec
+
+from qosweb.errors import UsageError
 from qosweb.server.admin.browser_guard import host_name
+from qosweb.server.cluster.block_file import BlockFile
 from qosweb.server.cluster.block_service import BlockService
 from qosweb.units import parse_address
 
@@ -16,8 +20,23 @@ if TYPE_CHECKING:
 
 
 def block_service(node: Node) -> BlockService:
-    """The block list of `node`. It does not block the cluster's nodes and trusted proxies without force."""
-    service = BlockService(node.name, is_member=node.settings.is_member, protected=lambda: protected_addresses(node))
+    """The block list of `node`. It does not block the cluster's nodes and trusted proxies without force.
+
+    Raises UsageError if the stored list cannot be read.
+    """
+    settings = node.settings
+    path = None if settings.data_dir is None or settings.is_member else settings.data_dir / "blocks"
+    try:
+        service = BlockService(
+            node.name,
+            is_member=settings.is_member,
+            protected=lambda: protected_addresses(node),
+            file=None if path is None else BlockFile(path),
+        )
+    except (OSError, msgspec.DecodeError) as error:
+        raise UsageError(
+            f"{path}: the block list cannot be read: {getattr(error, 'strerror', None) or error}"
+        ) from None
     service.blocks.on_change = _Renewal(node.loop, node.connections.block_list_changed).soon
     return service
 

@@ -6,6 +6,7 @@ import time
 from typing import TYPE_CHECKING
 
 from cluster import MulticastGroup
+from qosweb.engine.replicated.compiled_policy import median_wall_ms
 from qosweb.errors import UsageError
 from qosweb.releases.ledger import ReleaseLedger
 from qosweb.server.pacing.idle_capacity import IdleCapacity
@@ -58,6 +59,7 @@ class NodeReleases:
                 on_switch=on_switch,
                 members=self._view_members if settings.is_member else None,
                 take_capacity=IdleCapacity(pacer, self._is_busy, time.monotonic).take,
+                wall_s=self._wall_s,
             )
         except OSError as error:
             raise UsageError(f"--data-dir {settings.data_dir}: {error.strerror}") from None
@@ -93,6 +95,14 @@ class NodeReleases:
         engine = self._admission.engine
         view = None if engine is None else engine.replicated.view
         return () if view is None else view.members
+
+    def _wall_s(self) -> float:
+        """The wall clock of the cluster: the median of those of its nodes."""
+        engine, own_ms = self._admission.engine, self._admission.wall_ms()
+        reported = [] if engine is None else [one for one in engine.replicated.pipes.values() if one.capacity_bps]
+        if own_ms is None or not reported:
+            return time.time()
+        return time.time() - (own_ms - median_wall_ms(reported)) / 1000
 
     def _is_busy(self) -> bool:
         """Whether requests of clients wait."""

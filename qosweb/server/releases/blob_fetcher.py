@@ -15,6 +15,7 @@ from functools import partial
 from threading import Lock
 from typing import TYPE_CHECKING, TypeVar
 
+from qosweb.releases.blob_store import WrongContent
 from qosweb.server.releases.peer_blobs import obtain_blob
 
 if TYPE_CHECKING:
@@ -69,17 +70,21 @@ class BlobFetcher:
         self._fetch(file.digest, file.mtime_s, file.size, is_urgent=is_urgent)
 
     def _check_missing(self, wanted: dict[str, ManifestFile]) -> list[str]:
-        missing = self._blobs.missing(wanted)
+        missing = self._blobs.missing(wanted.values())
         self._blobs.check_space(sum(wanted[one].size for one in missing))
         return missing
 
     def _obtain_manifest(self, digest: str) -> Manifest:
-        self._fetch(digest, None, None, is_urgent=True)  # clients may wait for the release
-        return self._blobs.read_manifest(digest)
+        try:
+            self._fetch(digest, None, None, is_urgent=True)  # clients may wait for the release
+            return self._blobs.read_manifest(digest)
+        except WrongContent:
+            self._fetch(digest, None, None, is_urgent=True)
+            return self._blobs.read_manifest(digest)
 
     def _fetch(self, digest: str, mtime_s: int | None, size: int | None, *, is_urgent: bool) -> None:
         with self._alone(digest):
-            if self._blobs.has(digest):
+            if self._blobs.has(digest, size):
                 return
             if self._key is None:
                 raise FileNotFoundError(f"file {digest[:12]} of a release is missing, and there is no other node")

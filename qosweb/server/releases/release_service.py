@@ -17,7 +17,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from cluster import Full, InDoubt, NotDelivered, ProcessId
-from qosweb.releases.blob_store import BlobStore
+from qosweb.releases.blob_store import BlobStore, WrongContent
 from qosweb.releases.ledger import (
     ActivateRelease,
     Activation,
@@ -97,17 +97,19 @@ class ReleaseService:
         on_switch: Callable[[], None],
         members: Callable[[], Sequence[ProcessId]] | None,
         take_capacity: TakeCapacity,
+        wall_s: Callable[[], float],
     ) -> None:
         """`folder` is that of the blobs. `on_switch` is called when another release is current here.
 
         `members`: those of the last primary view in the cluster's order; None: there is no cluster. `take_capacity`:
-        how many of so many bytes may be sent to other nodes now. Raises OSError.
+        how many of so many bytes may be sent to other nodes now. `wall_s`: the cluster's wall clock. Raises OSError.
         """
         self._loop = asyncio.get_running_loop()
         self.blobs = BlobStore(folder)
         self.size_max = size_max
         self.root = BlobFolder(self.blobs)
-        self.site = ReleasedSite(self.blobs, time.time, grace_s=grace_s, is_secure=is_secure)
+        self.site = ReleasedSite(self.blobs, wall_s, time.monotonic, grace_s=grace_s, is_secure=is_secure)
+        self._wall_s = wall_s
         self._me = ProcessId(name)
         self._members = members or (lambda: (self._me,))
         self.ledger = ReleaseLedger(self._members, self._changed)
@@ -152,6 +154,12 @@ class ReleaseService:
         return self._membership is not None and self._membership.primary is None
 
     @property
+    def is_behind(self) -> bool:
+        """Whether this node may lack the current release: it is cut off, or does not have its list of files yet."""
+        current = self.ledger.current
+        return self.is_cut_off or (current is not None and self.site.number < current.number)
+
+    @property
     def _own_id(self) -> str:
         return str(self._me if self._membership is None else self._membership.me)
 
@@ -188,7 +196,7 @@ class ReleaseService:
 
     def _plan(self, manifest: Manifest, before: dict[str, ManifestFile]) -> dict[str, object]:
         after = manifest.content
-        missing = self.blobs.missing(one.digest for one in manifest.files)
+        missing = self.blobs.missing(manifest.files)
         parts = {one: self.blobs.received(one) for one in missing}
         size_of = {one.digest: one.size for one in manifest.files}
         obstacle: str | None = None
@@ -226,16 +234,22 @@ class ReleaseService:
         self._check_size(manifest)
         digest = digest_of(manifest_bytes)
         async with self._deleting:
-            missing = await self.in_thread(lambda: self.blobs.missing(one.digest for one in manifest.files))
+            missing = await self.in_thread(lambda: self.blobs.missing(manifest.files))
             if missing:
                 raise MissingFiles(f"{len(missing):,} files have not been uploaded, such as {missing[0]}")
             await self.in_thread(lambda: self.blobs.put(manifest_bytes))
             self._whole.add(digest)
             await self._obtain_tree(digest)
             await self._multicast_new(digest, len(manifest_bytes), manifest)
-            await self._submit(ProposeRelease(digest, len(manifest.files), manifest.size, int(time.time())))
-        await self._await_holders(digest, force=force)
-        return await self._activate(ActivateRelease(digest, message, by, int(time.time()), self._keep, is_forced=force))
+            current = self.ledger.current
+            before = 0 if current is None else current.number
+            await self._submit(ProposeRelease(digest, len(manifest.files), manifest.size, int(self._wall_s())))
+        made = await self._await_holders(digest, before, force=force)
+        if made is not None:
+            return made
+        return await self._activate(
+            ActivateRelease(digest, message, by, int(self._wall_s()), self._keep, is_forced=force)
+        )
 
     async def _multicast_new(self, digest: str, manifest_len: int, manifest: Manifest) -> None:
         """Send the files that the current release does not have to all nodes, if multicast is configured."""
@@ -266,7 +280,7 @@ class ReleaseService:
             what = f"there is no release {release}" if release else "there is no earlier release"
             raise CannotPublish(f"{what}; kept releases: {numbers}")
         message = f"rollback to release {chosen.number}" + (f": {chosen.message}" if chosen.message else "")
-        return await self._activate(ActivateRelease(chosen.manifest, message, by, int(time.time()), self._keep))
+        return await self._activate(ActivateRelease(chosen.manifest, message, by, int(self._wall_s()), self._keep))
 
     async def _activate(self, entry: ActivateRelease) -> Activation:
         """Switch all nodes. Returns when this node serves the release, or after SUBMIT_S. Raises CannotPublish."""
@@ -361,24 +375,32 @@ class ReleaseService:
             raise CannotPublish(str(result))
         return result if isinstance(result, Activation) else None
 
-    async def _await_holders(self, digest: str, *, force: bool) -> None:
-        """Wait until all nodes hold a release, or a majority does and the others are slow. Raises CannotPublish."""
+    async def _await_holders(self, digest: str, before: int, *, force: bool) -> Activation | None:
+        """Wait until all nodes hold a release, or a majority does and the others are slow. Raises CannotPublish.
+
+        Returns its activation after `before` if another operator published it meanwhile.
+        """
         deadline = self._loop.time() + PREPARE_S
         majority_at: float | None = None
         while True:
             changed = self._news_of_ledger()
             refusals = self.ledger.refusals(digest)
             held, members = len(self.ledger.holders(digest)), len(self._members())
+            if digest not in self.ledger.state.proposals:
+                made = self.ledger.activation_of(digest)
+                if made is not None and made.number > before:
+                    return made
+                raise CannotPublish("too many other releases were proposed meanwhile; publish again")
             if refusals and not force:
                 raise CannotPublish(f"{say_refusals(refusals)}; --force publishes with a majority")
             if held == members or (force and self.ledger.is_held_by_majority(digest)):
-                return
+                return None
             now = self._loop.time()
             if self.ledger.is_held_by_majority(digest):
                 majority_at = majority_at or now
                 if now >= majority_at + STRAGGLER_S:
-                    return
-            if now >= deadline or digest not in self.ledger.state.proposals:
+                    return None
+            if now >= deadline:
                 raise CannotPublish(f"{held} of {members} nodes have the release; a majority is needed")
             await self._await_primary("publish")
             await self._pause(changed)
@@ -467,7 +489,7 @@ class ReleaseService:
         activations = self.site.in_grace(self.ledger.state.activations)
         known = [(one, self._trees[one.manifest]) for one in activations if one.manifest in self._trees]
         absent = frozenset(one.number for one in activations if one.manifest not in self._trees)
-        if not known or ([one.number for one, _ in known] == self.site.numbers and absent == self.site.absent):
+        if not known or ([one for one, _ in known] == self.site.activations and absent == self.site.absent):
             return
         before, now = self.site.number, known[-1][0]
         self.site.serve(known, absent)
@@ -478,15 +500,15 @@ class ReleaseService:
         log_message(f"release {now.number} is current: {now.manifest[:12]}, {pluralize(now.files, 'file')}{message}")
 
     def _needed(self) -> set[str]:
-        """The releases that are kept or proposed."""
+        """The releases that are kept, proposed, or still served here."""
         state = self.ledger.state
-        return {*(one.manifest for one in state.activations), *state.proposals}
+        return {*(one.manifest for one in (*state.activations, *self.site.activations)), *state.proposals}
 
     async def _collect(self) -> None:
         """Delete blobs that no release needs."""
 
         def collect(manifests: set[str]) -> int:
-            if self.blobs.missing(manifests):
+            if not all(map(self.blobs.has, manifests)):
                 return 0  # without all manifests it is unknown which blobs are in use
             used = set(manifests)
             for digest in manifests:
@@ -494,7 +516,12 @@ class ReleaseService:
             return self.blobs.collect(used)
 
         async with self._deleting:
-            count = await self.in_thread(partial(collect, self._needed()))
+            try:
+                count = await self.in_thread(partial(collect, self._needed()))
+            except WrongContent:
+                self._trees.clear()
+                self._whole.clear()
+                raise
         if count:
             log_message(f"{count:,} files of old releases were deleted")
 

@@ -67,7 +67,7 @@ class ReleaseTree(BlobFolder):
         if file is None:
             raise IsDirectory(path) if path in self.folders else NotServed(path)
         name = self._blobs.path_of(file.digest)
-        if not name.is_file():
+        if not self._blobs.has(file.digest, file.size):
             self._obtain(file)
         tag = urlsafe_b64encode(bytes.fromhex(file.digest)[:15]).decode()
         return FoundFile(os.fsencode(name), Validators(f'"{tag}{suffix}"', file.mtime_s))

@@ -4,24 +4,27 @@ A client is known by a cookie, or by a request header field of an API client: th
 
 - A navigation (`Sec-Fetch-Mode: navigate`, or without that field a request for HTML) gets the current release. If the
   client has not seen it, the response sets the cookie.
-- Every other request gets the release that its client has seen, for the grace time after it was replaced; then, and
-  without a cookie or field, the current one.
+- Every other request gets the release that its client has seen, for the grace time after it was replaced at this node;
+  then, and without a cookie or field, the current one. A release that was replaced while this node was away counts from
+  the time that the cluster's clock had then.
 - A client that has seen a newer activation than this node knows waits until the node knows it. So does a client of an
   earlier one whose list of files this node is still fetching.
 
 Responses say `Cache-Control: no-cache`: a cache may keep them, and asks before it uses them again, so that it mixes no
 releases either. Entity tags are made of the content, so an unchanged file is not sent again.
-Pure, except that it reads the clock which it is given.
+Pure, except that it reads the clocks which it is given.
 """
 
 from __future__ import annotations
 
 import re
+from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
 from qosweb.http.media import media_type
 from qosweb.http.request_heads import COOKIE as COOKIE_BIT
 from qosweb.http.request_heads import FETCH_METADATA, RELEASE
+from qosweb.releases.ledger import IN_GRACE_MAX
 from qosweb.releases.manifest import Manifest
 from qosweb.server.releases.release_tree import ReleaseTree, SiteView
 
@@ -54,10 +57,12 @@ BEHIND: Final = NewerReleaseSeen()
 class ServedRelease:
     """An activation that clients may get, in two forms: with and without a new cookie."""
 
-    __slots__ = ("moving", "plain", "replaced_s", "tree")
+    __slots__ = ("activation", "moving", "plain", "replaced_here_s", "replaced_s", "tree")
 
     def __init__(self, activation: Activation | None, tree: ReleaseTree, *, is_secure: bool) -> None:
+        self.activation = activation
         self.replaced_s: float | None = None  # when the next activation became current, by the wall clock
+        self.replaced_here_s: float | None = None  # when this node stopped serving it as the current one
         number = 0 if activation is None else activation.number
         fields = ((FIELD, str(number)), ("Cache-Control", "no-cache"))
         cookie = f"{COOKIE}={number}; Path=/; Max-Age={COOKIE_AGE_S}; SameSite=Lax; HttpOnly"
@@ -72,10 +77,19 @@ class ServedRelease:
 
 
 class ReleasedSite:
-    """The releases of a node. `wall_s` reads the wall clock. `folder` is that of the blobs."""
+    """The releases of a node. `wall_s` reads the cluster's wall clock, `clock_s` a monotonic one."""
 
-    def __init__(self, blobs: BlobStore, wall_s: Callable[[], float], *, grace_s: float, is_secure: bool) -> None:
+    def __init__(
+        self,
+        blobs: BlobStore,
+        wall_s: Callable[[], float],
+        clock_s: Callable[[], float],
+        *,
+        grace_s: float,
+        is_secure: bool,
+    ) -> None:
         self._wall_s = wall_s
+        self._clock_s = clock_s
         self._grace_s = grace_s
         self._is_secure = is_secure
         self._served: dict[int, ServedRelease] = {}  # by number
@@ -88,21 +102,26 @@ class ReleasedSite:
         return self.current.plain.number
 
     @property
-    def numbers(self) -> list[int]:
-        """The numbers of all activations that clients may get, oldest first."""
-        return list(self._served)
+    def activations(self) -> list[Activation]:
+        """All activations that clients may get, oldest first."""
+        return [one.activation for one in self._served.values() if one.activation is not None]
 
     def serve(self, activations: list[tuple[Activation, ReleaseTree]], absent: frozenset[int] = frozenset()) -> None:
         """Serve these activations, oldest first; the last one is current. Clients of `absent` ones wait."""
         served: dict[int, ServedRelease] = {}
         before: ServedRelease | None = None
         for activation, tree in activations:
-            release = self._served.get(activation.number) or ServedRelease(activation, tree, is_secure=self._is_secure)
+            release = self._served.get(activation.number)
+            if release is None or release.activation != activation:
+                release = ServedRelease(activation, tree, is_secure=self._is_secure)
             if before is not None:
                 before.replaced_s = activation.at_s
             before = served[activation.number] = release
         if before is None:
             return
+        if before is not self.current:
+            self.current.replaced_here_s = self._clock_s()
+        before.replaced_here_s = None
         self._served, self.current, self.absent = served, before, absent
         waiters, self._waiters = self._waiters, []
         for waiter in waiters:
@@ -131,7 +150,7 @@ class ReleasedSite:
         if seen in self.absent:
             return BEHIND
         kept = self._served.get(seen)
-        if kept is None or kept.replaced_s is None or self._wall_s() > kept.replaced_s + self._grace_s:
+        if kept is None or kept.replaced_s is None or not self._is_in_grace(kept, kept.replaced_s):
             return current.plain
         return kept.plain
 
@@ -143,13 +162,30 @@ class ReleasedSite:
         return self.current.plain if seen == self.number else None
 
     def in_grace(self, activations: list[Activation]) -> list[Activation]:
-        """The activations (oldest first) that clients may still get, with the current one last."""
-        now_s = self._wall_s()
+        """The activations that clients may still get, oldest first, with the current one last.
+
+        `activations`: those of the ledger, oldest first. This node may serve others, which the ledger no longer keeps.
+        """
+        if not activations:
+            return []
+        numbers = {one.number for one in activations}
+        left = [one for one in self.activations if one.number not in numbers and one.number < activations[-1].number]
+        known = sorted([*left, *activations], key=lambda one: one.number)[-IN_GRACE_MAX - 1 :]
         return [
-            one
-            for at, one in enumerate(activations)
-            if at == len(activations) - 1 or activations[at + 1].at_s + self._grace_s >= now_s
+            *(one for one, following in pairwise(known) if self._is_wanted(one, following.at_s)),
+            known[-1],
         ]
+
+    def _is_wanted(self, activation: Activation, replaced_s: float) -> bool:
+        served = self._served.get(activation.number)
+        if served is not None and served is self.current:
+            return True  # it is about to be replaced
+        return self._is_in_grace(served, replaced_s)
+
+    def _is_in_grace(self, served: ServedRelease | None, replaced_s: float) -> bool:
+        if served is not None and served.replaced_here_s is not None:
+            return self._clock_s() <= served.replaced_here_s + self._grace_s
+        return self._wall_s() <= replaced_s + self._grace_s
 
 
 def fields_of(head: RequestHead) -> ReadField:

@@ -24,8 +24,8 @@ class SiteReleases(Protocol):
     site: ReleasedSite
 
     @property
-    def is_cut_off(self) -> bool:
-        """Whether this node is outside the primary view of its cluster, and may lack newer releases."""
+    def is_behind(self) -> bool:
+        """Whether this node may lack the current release: it is cut off, or does not have its list of files yet."""
 
     @property
     def blob_server(self) -> BlobServer: ...
@@ -45,7 +45,7 @@ def choose_release(exchange: Exchange, services: RequestServices) -> Answer | Wa
     if releases is None:
         return None
     has_waited = exchange.has_waited_for_release
-    must_decide = has_waited and not releases.is_cut_off
+    must_decide = has_waited and not releases.is_behind
     chosen = releases.site.choose(fields_of(exchange.head), exchange.key, must_decide=must_decide)
     if isinstance(chosen, NewerReleaseSeen):
         if not has_waited:

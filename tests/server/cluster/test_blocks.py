@@ -72,6 +72,9 @@ def test_a_single_node(tmp_path: Path) -> None:
         assert json.loads(node.admin("/status"))["blocks"]["blocks"][0]["id"] == reference
         qosweb(node, "unblock", HERE, "--path", "/a/")
         assert connection.get("/a/page").status == 200
+        qosweb(node, "block", HERE, "--path", "/%61/", "--force")  # the path as in a request
+        assert connection.get("/a/page").status == 403
+        qosweb(node, "unblock", HERE, "--path", "/a")
         none = run_command("unblock", HERE, "--admin", f"{HERE}:{node.admin_port}")
         assert none.returncode == 1
         assert "a block of a path needs --path" in none.stdout
@@ -87,7 +90,7 @@ def test_a_single_node(tmp_path: Path) -> None:
         wait_for(lambda: listed(node) == [] or None, "the block to end")
         assert connection.get("/a/page").status == 200
         node.stop()
-        assert [line["decision"] for line in node.log()].count("blocked") == 1
+        assert [line["decision"] for line in node.log()].count("blocked") == 2
 
 
 def test_clients_behind_a_proxy(tmp_path: Path) -> None:
@@ -131,23 +134,43 @@ def test_a_cluster_and_restarts(tmp_path: Path) -> None:
             wait_for(lambda: listed(node) == ["127.0.0.1/32", "198.51.100.7/32"] or None, "one list")  # noqa: B023
 
 
-def test_a_restart_keeps_the_list(tmp_path: Path) -> None:
+@pytest.mark.parametrize("has_cluster", [True, False])
+def test_a_restart_keeps_the_list(tmp_path: Path, *, has_cluster: bool) -> None:
     site = make_site(tmp_path / "site", {"a": 10})
-    key = tmp_path / "key"
-    assert (
-        subprocess.run([*COMMAND[:1], "-m", "cluster", "key", str(key)], check=True, capture_output=True).returncode
-        == 0
-    )
-    options = ("--bootstrap", "--key-file", str(key), "--group", f"{HERE}:0", "--data-dir", str(tmp_path / "data"))
+    options = ["--data-dir", str(tmp_path / "data")]
+    if has_cluster:
+        key = tmp_path / "key"
+        subprocess.run([*COMMAND[:1], "-m", "cluster", "key", str(key)], check=True, capture_output=True)
+        options += ["--bootstrap", "--key-file", str(key), "--group", f"{HERE}:0"]
     with RunningNode(site, tmp_path, *options) as node:
         qosweb(node, "block", "203.0.113.0/24")
         qosweb(node, "block", "198.51.100.0/24", "--for", "1h")
         qosweb(node, "block", "192.0.2.0/24", "--for", "1s")
+        qosweb(node, "block", "192.0.2.7")
+        qosweb(node, "unblock", "192.0.2.7")
         node.stop(SIGKILL)
     with RunningNode(site, tmp_path, *options) as node:
         wait_for(
             lambda: listed(node) == ["198.51.100.0/24", "203.0.113.0/24"] or None, "the list, without what is over"
         )
+        left_s = json.loads(node.admin("/blocks"))["blocks"]
+        assert 3000 < next(one["left_s"] for one in left_s if one["target"] == "198.51.100.0/24") < 3600
+
+
+def test_a_block_list_that_cannot_be_read_or_stored(tmp_path: Path) -> None:
+    site = make_site(tmp_path / "site", {"a": 10})
+    data = tmp_path / "data"
+    data.mkdir()
+    (data / "blocks").write_bytes(b"not a list")
+    refused = run_command("serve", "--root", str(site), "--data-dir", str(data), "--listen", f"{HERE}:0")
+    assert refused.returncode == 2
+    assert "the block list cannot be read" in refused.stderr
+    (data / "blocks").unlink()
+    (data / "blocks.part").mkdir()  # nothing can be written there
+    with RunningNode(site, tmp_path, "--data-dir", str(data)) as node:
+        qosweb(node, "block", "203.0.113.0/24")
+        assert listed(node) == ["203.0.113.0/24"]
+        wait_for(lambda: "the block list cannot be stored" in "".join(node.stderr) or None, "the message")
 
 
 # ---- a partition

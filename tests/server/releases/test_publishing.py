@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import socket
+import subprocess
 import urllib.error
 import urllib.request
 from signal import SIGKILL
@@ -11,12 +13,11 @@ from typing import TYPE_CHECKING, Any
 
 from qosweb.releases.manifest import digest_of
 from tests.support.clusters import RunningCluster
-from tests.support.nodes import COMMAND, RunningNode, run_command
+from tests.support.nodes import COMMAND, RunningNode, environment, run_command, version
 from tests.support.smalldisk import small_disk
 from tests.support.waiting import wait_for
 
 if TYPE_CHECKING:
-    import subprocess
     from collections.abc import Sequence
     from pathlib import Path
 
@@ -172,6 +173,50 @@ def test_uploads_continue_and_wrong_ones_are_refused(tmp_path: Path) -> None:
         assert ask_admin(node, "POST", "/releases/rollback", b"[]")[0] == 400
         for target in (f"/.qosweb/blobs/{digest_of(content)}", "/.qosweb/blobs/x"):
             assert node.get(target).status == 401
+
+
+def test_several_operators_publish_at_one_node_at_once(tmp_path: Path) -> None:
+    """Each file is uploaded by one of them; the others wait for it."""
+    site = write_site(tmp_path / "site", "one")
+    for at in range(50):
+        (site / f"{at}.html").write_text(f"page {at}")
+    with RunningNode(None, tmp_path, "--site", "--data-dir", str(tmp_path / "data")) as node:
+        command = [*COMMAND, "publish", str(site), "--admin", f"{HERE}:{node.admin_port}"]
+        running = [
+            subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment())
+            for _ in range(4)
+        ]
+        said = [one.communicate(timeout=120)[0] for one in running]
+        assert [one.returncode for one in running] == [0, 0, 0, 0], said
+        assert node.get("/49.html").body == b"page 49"
+
+
+def test_an_upload_whose_client_is_gone_does_not_hinder_the_next_one(tmp_path: Path) -> None:
+    content = b"x" * 1000
+    path = f"/releases/blobs/{digest_of(content)}"
+    command = version(("qosweb.server.admin.release_routes", "UPLOAD_STALLED_S", 0.1))
+    with (
+        RunningNode(None, tmp_path, "--site", "--data-dir", str(tmp_path / "data"), command=command) as node,
+        socket.create_connection((HERE, node.admin_port)) as connection,
+    ):
+        head = f"PUT {path} HTTP/1.1\r\nHost: {HERE}:{node.admin_port}\r\nContent-Length: 1000\r\n\r\n"
+        connection.sendall(head.encode() + content[:400])  # and nothing more, and the connection stays open
+        assert b" 408 " in connection.recv(100)
+        status, text = ask_admin(node, "PUT", path + "?offset=400", content[400:])
+        assert (status, json.loads(text)) == (200, {"complete": True})
+
+
+def test_a_folder_that_cannot_be_read_is_not_left_out(tmp_path: Path) -> None:
+    site = write_site(tmp_path / "site", "one")
+    (site / "parts").chmod(0)
+    before = ("setpriv", "--bounding-set=-all", "--inh-caps=-all") if os.geteuid() == 0 else ()  # root may read all
+    done = subprocess.run(
+        [*before, *COMMAND, "publish", str(site), "--admin", f"{HERE}:1"],
+        capture_output=True, text=True, env=environment(), timeout=60, check=False,
+    )  # fmt: skip
+    (site / "parts").chmod(0o755)
+    assert done.returncode == 2
+    assert f"{site / 'parts'}: Permission denied" in done.stderr
 
 
 def test_commands_say_what_is_wrong(tmp_path: Path) -> None:

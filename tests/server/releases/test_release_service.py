@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -11,11 +12,22 @@ import pytest
 from cluster import ProcessId, View
 from cluster.names import ViewId
 from qosweb.releases import blob_store
-from qosweb.releases.ledger import ActivateRelease, HoldRelease, KeepRule, ProposeRelease, encode_entry
+from qosweb.releases.ledger import (
+    PROPOSALS_MAX,
+    ActivateRelease,
+    HoldRelease,
+    KeepRule,
+    ProposeRelease,
+    encode_entry,
+)
 from qosweb.releases.manifest import ManifestFile, digest_of, encode_manifest, make_manifest
 from qosweb.server.releases import blob_fetcher, release_service
 from qosweb.server.releases.peer_blobs import NotObtained
 from qosweb.server.releases.release_service import CannotPublish, ReleaseService
+from qosweb.server.releases.release_tree import SiteView
+from qosweb.server.releases.released_site import fields_of
+from qosweb.server.request.answers import Answer
+from qosweb.server.request.release_stages import choose_release
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -42,7 +54,7 @@ class World:
         self.at_s = int(time.time()) - 1000  # of the last activation
         self.service = ReleaseService(
             folder, "n1", grace_s=0.0, keep_count=1, keep_s=0.0, size_max=1 << 30, is_secure=False,
-            on_switch=lambda: None, members=lambda: MEMBERS, take_capacity=_nothing,
+            on_switch=lambda: None, members=lambda: MEMBERS, take_capacity=_nothing, wall_s=time.time,
         )  # fmt: skip
         self.looks = 0  # of the service at its releases
         self._in_grace = self.service.site.in_grace
@@ -187,5 +199,130 @@ def test_files_of_a_release_that_is_being_published_are_not_deleted(
         made = await service.publish(encode_manifest(manifest), manifest, "again", "me", force=False)
         assert made.number == 4
         assert service.blobs.has(digest)
+
+    run(tmp_path, scenario)
+
+
+def test_two_operators_publish_the_same_files_at_once(tmp_path: Path) -> None:
+    """The second one gets the release of the first, not an error."""
+
+    async def scenario(world: World) -> None:
+        manifest, _ = world.store("x")
+        name = world.propose(manifest)
+        publishing = asyncio.create_task(
+            world.service.publish(encode_manifest(manifest), manifest, "second", "me", force=False)
+        )
+        await until(lambda: world.service.ledger.holders(name) == [ME])  # its proposal replaced the first one
+        world.order(HoldRelease(name))
+        world.order(ActivateRelease(name, "first", "", world.at_s, KEEP))
+        made = await publishing
+        assert (made.number, made.message) == (1, "first")
+
+    run(tmp_path, scenario)
+
+
+def test_a_proposal_that_others_pushed_out(tmp_path: Path) -> None:
+    async def scenario(world: World) -> None:
+        manifest, _ = world.store("x")
+        publishing = asyncio.create_task(
+            world.service.publish(encode_manifest(manifest), manifest, "", "", force=False)
+        )
+        await until(lambda: bool(world.service.ledger.state.proposals))
+        for number in range(PROPOSALS_MAX):
+            world.order(ProposeRelease(f"{number:064x}", 1, 1, 0))
+        with pytest.raises(CannotPublish, match="too many other releases"):
+            await publishing
+
+    run(tmp_path, scenario)
+
+
+def test_a_node_without_the_list_of_files_of_the_current_release_is_behind(tmp_path: Path) -> None:
+    """So a client that has seen the current release gets no older one here, even after it has waited."""
+
+    async def scenario(world: World) -> None:
+        await world.publish_elsewhere("x")
+        service = world.service
+        await until(lambda: service.site.number == 1)
+        absent = "a" * 64
+        world.order(ProposeRelease(absent, 1, 1, 0))
+        service.ledger.apply(ME, encode_entry(HoldRelease(absent)))
+        world.order(ActivateRelease(absent, "", "", world.at_s, KeepRule(5, 5000)))
+        assert service.site.number == 1
+        head = Head({"Cookie": "qosweb-release=2", "Sec-Fetch-Mode": "navigate"})
+        exchange = SimpleNamespace(head=head, key="/", has_waited_for_release=True, release=None)
+        answer = choose_release(exchange, SimpleNamespace(releases=service))  # type: ignore[arg-type]
+        assert isinstance(answer, Answer)
+        assert answer.status == 503
+        head.fields["Cookie"] = "qosweb-release=1"
+        assert choose_release(exchange, SimpleNamespace(releases=service)) is None  # type: ignore[arg-type]
+        assert exchange.release.number == 1
+
+    run(tmp_path, scenario)
+
+
+class Head:
+    """The header fields of a request."""
+
+    bits = -1
+
+    def __init__(self, fields: dict[str, str]) -> None:
+        self.fields = fields
+
+    def value(self, name: str) -> str | None:
+        return self.fields.get(name)
+
+
+def test_clients_of_a_node_that_was_away_keep_the_release_of_their_page(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The release was replaced, and is no longer kept. The node served it until now, so its files stay for a while."""
+
+    async def scenario(world: World) -> None:
+        service = world.service
+        service.site._grace_s = 600.0
+        _, digest = await world.publish_elsewhere("x")
+        await until(lambda: service.site.number == 1)
+        page = Head({"Cookie": "qosweb-release=1", "Sec-Fetch-Mode": "no-cors"})
+        for text in "yz":  # while it was away, long ago
+            other, _ = world.store(text)
+            service._react, react = lambda: None, service._react  # type: ignore[method-assign]
+            name = world.propose(other)
+            service.ledger.apply(ME, encode_entry(HoldRelease(name)))
+            world.at_s += 10
+            world.order(ActivateRelease(name, "", "", world.at_s, KEEP))
+            service._react = react  # type: ignore[method-assign]
+        assert [one.number for one in service.ledger.state.activations] == [2, 3]
+        collect_at_once(monkeypatch)
+        service._changed()
+        await until(lambda: service.site.number == 3)
+        end = world.looks + 20
+        await until(lambda: world.looks >= end)
+        chosen = service.site.choose(fields_of(page), "/index.html")  # type: ignore[arg-type]
+        assert isinstance(chosen, SiteView)
+        assert chosen.number == 1
+        assert service.blobs.has(digest)
+        service.site._grace_s = -1.0
+        await until(lambda: not service.blobs.has(digest))
+
+    run(tmp_path, scenario)
+
+
+def test_a_damaged_list_of_files_is_fetched_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario(world: World) -> None:
+        manifest, _ = world.store("x")
+        data = encode_manifest(manifest)
+        path = world.service.blobs.path_of(digest_of(data))
+        path.chmod(0o644)
+        path.write_bytes(b"{" + data[1:].replace(b"index", b"other"))
+
+        def obtain(blobs: BlobStore, *_rest: object, **_more: object) -> None:
+            blobs.put(data)
+
+        monkeypatch.setattr(blob_fetcher, "obtain_blob", obtain)
+        world.propose(manifest)
+        await until(lambda: ME in world.service.ledger.holders(digest_of(data)))
+        world.order(ActivateRelease(digest_of(data), "", "", world.at_s, KEEP))
+        await until(lambda: world.service.site.number == 1)
+        assert list(world.service.site.current.tree.files) == ["index.html"]
 
     run(tmp_path, scenario)

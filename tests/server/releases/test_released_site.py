@@ -24,10 +24,11 @@ NAVIGATION = {"Sec-Fetch-Mode": "navigate", "Sec-Fetch-Dest": "document"}
 
 class World:
     def __init__(self, folder: Path) -> None:
-        self.now_s = 0.0
+        self.now_s = 0.0  # by the wall clock
+        self.clock_s = 0.0
         blobs = BlobStore(folder)
         self.tree = ReleaseTree(Manifest(()), blobs, lambda _file: None)
-        self.site = ReleasedSite(blobs, lambda: self.now_s, grace_s=GRACE_S, is_secure=False)
+        self.site = ReleasedSite(blobs, lambda: self.now_s, lambda: self.clock_s, grace_s=GRACE_S, is_secure=False)
 
     def serve(self, *numbers: int, absent: frozenset[int] = frozenset()) -> None:
         """Activation n became current at n * 10 seconds."""
@@ -71,6 +72,50 @@ def test_parts_of_a_page_come_from_its_release_during_the_grace_time(tmp_path: P
     world.now_s = 20 + GRACE_S + 1  # release 1 was replaced at 20 s
     assert world.number(**PART, **cookie(1)) == 3
     assert world.number(**PART, **cookie(2)) == 2
+
+
+@pytest.mark.parametrize("wall_s", [-5000.0, 5000.0])
+def test_a_release_that_was_replaced_here_has_its_grace_time_whatever_the_wall_clock_says(
+    tmp_path: Path, wall_s: float
+) -> None:
+    """The clock jumped, or this node was cut off and learns late of a release that is old elsewhere."""
+    world = World(tmp_path)
+    world.serve(1)
+    world.now_s = wall_s
+    made = [Activation(number, f"m{number}", "", "", 10 * number, 0, 0) for number in (1, 2)]
+    assert world.site.in_grace(made) == made
+    world.serve(1, 2)
+    world.clock_s = GRACE_S
+    assert world.number(**PART, **cookie(1)) == 1
+    assert world.site.in_grace(made) == made
+    world.clock_s = GRACE_S + 1
+    assert world.number(**PART, **cookie(1)) == 2
+    assert world.site.in_grace(made) == made[1:]
+
+
+def test_a_release_that_the_ledger_no_longer_keeps_is_served_where_it_was_current_until_now(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    world.serve(1)
+    world.now_s = 5000.0
+    made = [Activation(number, f"m{number}", "", "", 10 * number, 0, 0) for number in (7, 8)]
+    assert [one.number for one in world.site.in_grace(made)] == [1, 8]
+    world.serve(1, 8)
+    assert world.number(**PART, **cookie(1)) == 1
+    assert [one.number for one in world.site.in_grace(made)] == [1, 8]
+    world.clock_s = GRACE_S + 1
+    assert [one.number for one in world.site.in_grace(made)] == [8]
+
+
+def test_another_history_replaces_releases_of_the_same_number(tmp_path: Path) -> None:
+    """The node has joined another cluster."""
+    world = World(tmp_path)
+    world.serve(1, 2)
+    other = Activation(2, "other", "", "", 20, 0, 0)
+    tree = ReleaseTree(Manifest(()), BlobStore(tmp_path), lambda _file: None)
+    world.site.serve([(other, tree)])
+    assert world.site.current.tree is tree
+    first = Activation(1, "another", "", "", 20, 0, 0)
+    assert world.site.in_grace([first]) == [first]
 
 
 def test_a_client_waits_for_a_release_that_this_node_is_still_fetching(tmp_path: Path) -> None:
