@@ -126,6 +126,7 @@ class ReleaseService:
         self._trees: dict[str, ReleaseTree] = {}  # of releases that clients may get
         self._whole: set[str] = set()  # releases of which every file is here
         self._deleting = asyncio.Lock()  # not between the check of a release and its proposal
+        self._writing = asyncio.Lock()  # the ledger of a node without a cluster
         self._incomplete: set[str] = set()  # releases about which the operator was told that they are not
         self._news = asyncio.Event()  # the ledger has changed: for the keeper
         self._waiters: list[asyncio.Event] = []  # the same, for operations under way
@@ -358,9 +359,10 @@ class ReleaseService:
     async def _submit(self, entry: ReleaseEntry) -> Activation | None:
         body = encode_entry(entry)
         if self._membership is None:
-            result: object = self.ledger.apply(self._me, body)
-            state = self.ledger.snapshot()
-            await self.in_thread(lambda: self.blobs.write_ledger(state))
+            async with self._writing:
+                result: object = self.ledger.apply(self._me, body)
+                state = self.ledger.snapshot()
+                await self.in_thread(lambda: self.blobs.write_ledger(state))
         else:
             try:
                 async with asyncio.timeout(SUBMIT_S):

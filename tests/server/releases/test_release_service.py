@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
 from types import SimpleNamespace
 from typing import TYPE_CHECKING
@@ -326,3 +327,29 @@ def test_a_damaged_list_of_files_is_fetched_again(tmp_path: Path, monkeypatch: p
         assert list(world.service.site.current.tree.files) == ["index.html"]
 
     run(tmp_path, scenario)
+
+
+def test_a_single_node_stores_its_ledger_in_order(tmp_path: Path) -> None:
+    """Two operators publish at once. The file must not keep the older state."""
+
+    async def play() -> None:
+        service = ReleaseService(
+            tmp_path, "n1", grace_s=0.0, keep_count=1, keep_s=0.0, size_max=1 << 30, is_secure=False,
+            on_switch=lambda: None, members=None, take_capacity=_nothing, wall_s=time.time,
+        )  # fmt: skip
+        write, states, is_second_stored = service.blobs.write_ledger, list[bytes](), threading.Event()
+
+        def write_first_late(state: bytes) -> None:
+            states.append(state)
+            if len(states) == 1:
+                is_second_stored.wait(0.2)  # not longer: the second one has to wait
+            write(state)
+            if len(states) == 2:
+                is_second_stored.set()
+
+        service.blobs.write_ledger = write_first_late  # type: ignore[method-assign]
+        await asyncio.gather(*(service._submit(ProposeRelease(one * 64, 1, 1, 0)) for one in "ab"))
+        assert service.blobs.read_ledger() == service.ledger.snapshot()
+        service.close()
+
+    asyncio.run(play())
