@@ -13,7 +13,8 @@ from aiohttp import web
 from qosweb.releases.blob_store import WrongContent
 from qosweb.releases.ledger import TEXT_LEN_MAX
 from qosweb.releases.manifest import MANIFEST_LEN_MAX, BadManifest, Manifest, decode_manifest, is_digest
-from qosweb.server.releases.release_service import CannotPublish, MissingFiles
+from qosweb.server.releases.release_order import CannotPublish
+from qosweb.server.releases.release_service import MissingFiles
 
 if TYPE_CHECKING:
     from qosweb.releases.ledger import Activation

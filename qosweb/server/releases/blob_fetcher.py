@@ -3,7 +3,7 @@
 `obtain_all` gets what is missing of a whole release, before the release becomes current; another way to distribute
 releases, such as multicast, delivers into the blob store before or inside it. `obtain` gets one file for a client that
 waits for it. Fetches have threads of their own, so that they delay no upload.
-Above: `release_service`.  Below: `peer_blobs`.
+Above: `release_keeper`.  Below: `peer_blobs`.
 """
 
 from __future__ import annotations

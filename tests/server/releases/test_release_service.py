@@ -22,9 +22,10 @@ from qosweb.releases.ledger import (
     encode_entry,
 )
 from qosweb.releases.manifest import ManifestFile, digest_of, encode_manifest, make_manifest
-from qosweb.server.releases import blob_fetcher, release_service
+from qosweb.server.releases import blob_fetcher, release_keeper
 from qosweb.server.releases.peer_blobs import NotObtained
-from qosweb.server.releases.release_service import CannotPublish, ReleaseService
+from qosweb.server.releases.release_order import CannotPublish
+from qosweb.server.releases.release_service import ReleaseService
 from qosweb.server.releases.release_tree import SiteView
 from qosweb.server.releases.released_site import fields_of
 from qosweb.server.request.answers import Answer
@@ -127,8 +128,8 @@ def run(folder: Path, scenario: Callable[[World], Coroutine[None, None, None]]) 
 
 def collect_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(blob_store, "UNUSED_S", -10.0)
-    monkeypatch.setattr(release_service, "COLLECT_EVERY_S", 0.0)
-    monkeypatch.setattr(release_service, "LOOK_EVERY_S", 0.01)
+    monkeypatch.setattr(release_keeper, "COLLECT_EVERY_S", 0.0)
+    monkeypatch.setattr(release_keeper, "LOOK_EVERY_S", 0.01)
 
 
 def test_a_node_that_has_deleted_a_release_does_not_hold_it_when_it_is_published_again(
@@ -279,22 +280,22 @@ def test_clients_of_a_node_that_was_away_keep_the_release_of_their_page(
     """The release was replaced, and is no longer kept. The node served it until now, so its files stay for a while."""
 
     async def scenario(world: World) -> None:
-        service = world.service
+        service, order = world.service, world.service._order
         service.site._grace_s = 600.0
         _, digest = await world.publish_elsewhere("x")
         await until(lambda: service.site.number == 1)
         page = Head({"Cookie": "qosweb-release=1", "Sec-Fetch-Mode": "no-cors"})
         for text in "yz":  # while it was away, long ago
             other, _ = world.store(text)
-            service._react, react = lambda: None, service._react  # type: ignore[method-assign]
+            order._react, react = lambda: None, order._react  # type: ignore[method-assign]
             name = world.propose(other)
             service.ledger.apply(ME, encode_entry(HoldRelease(name)))
             world.at_s += 10
             world.order(ActivateRelease(name, "", "", world.at_s, KEEP))
-            service._react = react  # type: ignore[method-assign]
+            order._react = react  # type: ignore[method-assign]
         assert [one.number for one in service.ledger.state.activations] == [2, 3]
         collect_at_once(monkeypatch)
-        service._changed()
+        order._changed()
         await until(lambda: service.site.number == 3)
         end = world.looks + 20
         await until(lambda: world.looks >= end)
@@ -348,7 +349,7 @@ def test_a_single_node_stores_its_ledger_in_order(tmp_path: Path) -> None:
                 is_second_stored.set()
 
         service.blobs.write_ledger = write_first_late  # type: ignore[method-assign]
-        await asyncio.gather(*(service._submit(ProposeRelease(one * 64, 1, 1, 0)) for one in "ab"))
+        await asyncio.gather(*(service._order.submit(ProposeRelease(one * 64, 1, 1, 0)) for one in "ab"))
         assert service.blobs.read_ledger() == service.ledger.snapshot()
         service.close()
 
