@@ -21,6 +21,7 @@ import random
 import time
 from collections import deque
 from contextlib import suppress
+from itertools import islice
 from math import inf
 from typing import TYPE_CHECKING, Protocol, TypeVar, cast
 
@@ -425,9 +426,12 @@ class Driver:
         first = next((at for at, effect in enumerate(waiting) if type(effect) is Persist), len(waiting))
         self._finish(first)
         if waiting:
-            records = [effect.record for effect in waiting if type(effect) is Persist]
+            count = len(waiting)
+            if self.recorder is not None:
+                count = self.recorder.transaction_length(self._done, count)
+            records = [effect.record for effect in islice(waiting, count) if type(effect) is Persist]
             self._writing = True
-            self._write(records, len(waiting))
+            self._write(records, count)
 
     def _finish(self, count: int) -> None:
         """Perform the next `count` effects, whose records are durable."""

@@ -10,8 +10,10 @@ import msgspec
 import pytest
 
 from cluster import Group, Options
-from cluster.durable import Image, founding_image
-from cluster.names import ProcessId
+from cluster.actions import DvsNewView
+from cluster.durable import Epoch, Image, founding_image
+from cluster.layer import Persist
+from cluster.names import ProcessId, founding_view
 from cluster.runtime.api.group import InDoubt, NotDelivered
 from cluster.runtime.api.options import Bounds
 from cluster.runtime.disk.store_errors import DamagedDisk, DiskFailed, DiskFull, DiskUnwritable
@@ -19,7 +21,8 @@ from cluster.runtime.fatal_errors import DiskRefuses
 from tests.cluster.runtime.loops import eventually, run
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
 
     from cluster.durable import Record
     from cluster.runtime.disk.rows import Recovery
@@ -42,12 +45,14 @@ class TestStore:
         self.refuses: Exception = DiskFull("there is no space left")
         self.refused = 0
         self.transactions: list[list[Record]] = []
+        self.on_write: Callable[[], None] = lambda: None
 
     def load(self) -> Image:
         return self._image
 
     def write(self, records: Sequence[Record]) -> None:
         self.goes.wait(20)
+        self.on_write()
         if self.full:
             self.refused += 1
             raise self.refuses
@@ -61,8 +66,8 @@ class TestStore:
     def close(self) -> None: ...
 
 
-async def begin(name: str, *contacts: str) -> tuple[Group, TestStore]:
-    options = Options(name=name, key=KEY, listen=("127.0.0.1:0",), contacts=contacts)
+async def begin(name: str, *contacts: str, trace: Path | None = None) -> tuple[Group, TestStore]:
+    options = Options(name=name, key=KEY, listen=("127.0.0.1:0",), contacts=contacts, trace=trace)
     me = ProcessId(name)
     store = TestStore(Image(), "") if contacts else TestStore(founding_image(me), "founded")
     return await Group._begin(options, me, store, None, founder=not contacts), store
@@ -120,6 +125,28 @@ def test_records_that_arrive_during_a_write_join_the_next_transaction() -> None:
             await asyncio.gather(*(member.broadcast(b"x" * 50) for member in (a, b, c) for _ in range(100)))
             records = sum(map(len, disk.transactions))
             assert len(disk.transactions) < records
+
+    run(story)
+
+
+def test_a_trace_has_a_view_change_before_the_records_beyond_it_are_on_disk(tmp_path: Path) -> None:
+    """Else a process that is killed in between returns in a view that it never attempted, by its trace."""
+
+    async def story() -> None:
+        a, disk = await begin("a", trace=tmp_path / "trace")
+        async with a:
+            driver = a.driver
+            await a.broadcast(b"x")
+            await eventually(lambda: not driver._effects)
+            assert driver.recorder is not None
+            traced: list[bool] = []  # at each transaction, whether the trace has the view change
+            disk.on_write = lambda: traced.append(b"other" in (tmp_path / "trace").read_bytes())
+            before, done = len(disk.transactions), driver._done
+            driver.recorder.note(DvsNewView(founding_view(ProcessId("other"))), done + 1)
+            driver._perform([Persist(Epoch(7)), Persist(Epoch(8)), Persist(Epoch(9))])
+            await eventually(lambda: driver._done >= done + 3)
+            assert disk.transactions[before:] == [[Epoch(7)], [Epoch(8), Epoch(9)]]
+            assert traced == [False, True]
 
     run(story)
 
