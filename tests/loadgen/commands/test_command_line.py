@@ -171,4 +171,4 @@ def test_help_explains_latencies(command: str, capsys: pytest.CaptureFixture[str
         main([command, "--help"])
     text = " ".join(capsys.readouterr().out.split())
     assert "latencies are of accepted requests" in text
-    assert command == "report" or "what takes longer counts as failed" in text
+    assert command == "report" or "to the end of its response; then it has failed" in text

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 MUTATED = 20_000
 AT_ONCE = 100
+TRIES = 3
 SEED = 21
 LIMITS = ("--header-timeout", "1s", "--idle-timeout", "1s", "--send-timeout", "1s")
 
@@ -102,18 +103,31 @@ class Recorder:
 
 
 async def send(port: int, source: str, data: bytes) -> bytes:
-    reader, writer = await asyncio.open_connection("127.0.0.1", port, local_addr=(source, 0))
-    answer = b""
+    reader, writer, answer = await connect(port, source, FIRST if data.startswith(FIRST) else b"")
     with contextlib.suppress(OSError):
-        if data.startswith(FIRST):  # the node has a shorter path for later requests
-            writer.write(FIRST)
-            answer = await reader.readuntil(b"\r\n\r\nok")
-            data = data.removeprefix(FIRST)
-        writer.write(data)
+        writer.write(data.removeprefix(FIRST))
         while more := await reader.read(65536):
             answer += more
     writer.close()
     return answer
+
+
+async def connect(port: int, source: str, first: bytes) -> tuple[asyncio.StreamReader, asyncio.StreamWriter, bytes]:
+    """Connect, and send `first`: the node has a shorter path for later requests. Returns its answer as well.
+
+    The node closes connections that send nothing for a second. That can happen to this one while this process has no
+    processor; then it connects again.
+    """
+    for attempt in range(TRIES):
+        reader, writer = await asyncio.open_connection("127.0.0.1", port, local_addr=(source, 0))
+        writer.write(first)
+        try:
+            return reader, writer, await reader.readuntil(b"\r\n\r\nok") if first else b""
+        except (asyncio.IncompleteReadError, ConnectionError) as error:
+            writer.close()
+            if attempt == TRIES - 1 or (isinstance(error, asyncio.IncompleteReadError) and error.partial):
+                raise
+    raise AssertionError
 
 
 async def attack(folder: Path, requests: list[bytes]) -> tuple[Recorder, dict[str, bytes], list[bytes]]:
