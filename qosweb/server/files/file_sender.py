@@ -27,8 +27,7 @@ from collections.abc import Callable
 from qosweb.server.files.body_reader import BodyReader, ChangedWhileSending
 from qosweb.server.request.answers import Segment
 
-TURN_BYTES = 1 << 20  # sent in one turn of the event loop at most
-PIECE_BYTES = 64 << 10  # copied at once
+TURN_BYTES = 64 << 10  # sent in one turn of the event loop at most: small responses of other connections come between
 TAIL_BYTES = 8 << 20  # copied at the end: twice the default maximum of Linux's send buffer
 
 
@@ -115,16 +114,15 @@ class FileSender:
         if self._pieces.file < 0 or self._socket is not None:
             return
         try:
-            for _ in range(TURN_BYTES // PIECE_BYTES):
-                if not self._pieces.left:
-                    self._finish(complete=True)
-                    return
-                if self._transport.get_write_buffer_size() > high:
-                    self.waited = True
-                    return
-                piece = self._pieces.take(PIECE_BYTES)
-                self._transport.write(piece)
-                self.sent += len(piece)
+            if not self._pieces.left:
+                self._finish(complete=True)
+                return
+            if self._transport.get_write_buffer_size() > high:
+                self.waited = True
+                return
+            piece = self._pieces.take(TURN_BYTES)
+            self._transport.write(piece)
+            self.sent += len(piece)
         except (ChangedWhileSending, OSError):
             self._finish(complete=False)
             return
@@ -155,7 +153,7 @@ class FileSender:
             size = os.sendfile(self._socket.fileno(), pieces.file, span.offset, most)
             pieces.skip(size)
             return size
-        piece = pieces.take(PIECE_BYTES)
+        piece = pieces.take(TURN_BYTES)
         size = 0
         try:
             more = socket.MSG_MORE if pieces.left and hasattr(socket, "MSG_MORE") else 0
