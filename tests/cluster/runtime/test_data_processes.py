@@ -51,12 +51,20 @@ class QueryCluster(Cluster):
         self.members[name].say(text)
         wait_for(lambda: self.members[name].confirmed(text), f"{name} has confirmed {text}")
 
+    def wait_for_count(self, names: str, count: int) -> None:
+        """Wait until these members have applied so many updates: a query may be answered by any of them."""
+        wait_for(
+            lambda: all(self.members[name].status.get("count") == count for name in names),
+            f"{names} have applied {count} updates",
+        )
+
 
 def test_queries_survive_the_members_that_have_to_answer_them(tmp_path: Path) -> None:
     cluster = QueryCluster(tmp_path)
     with cluster:
         cluster.begin("abc")
         cluster.update("a", "one")
+        cluster.wait_for_count("abc", 1)
         assert cluster.answer("b", cluster.ask("b"))["answer"] == "1"
         for victim in "bc":
             texts = [cluster.ask("a") for _ in range(12)]
@@ -80,6 +88,7 @@ def test_queries_in_a_minority(tmp_path: Path) -> None:
         stack.enter_context(cluster)
         cluster.begin("abcde")
         cluster.update("a", "before")
+        cluster.wait_for_count("abcde", 1)
         assert cluster.answer("d", cluster.ask("d"))["answer"] == "1"
         network.part("abc", "de")
         cluster.wait_for_primary("abc")
@@ -88,6 +97,7 @@ def test_queries_in_a_minority(tmp_path: Path) -> None:
             assert cluster.answer(name, cluster.ask(name))["answer"] == "1"
         cluster.members["d"].say("in the minority")
         cluster.update("b", "in the majority")
+        cluster.wait_for_count("abc", 2)
         assert cluster.answer("b", cluster.ask("b"))["answer"] == "2"
         waiting = cluster.ask("e")  # its client has seen the update of the majority
         assert not cluster.members["d"].confirmed("in the minority")
