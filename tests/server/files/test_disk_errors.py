@@ -128,12 +128,21 @@ def test_too_many_files_open(node: RunningNode) -> None:
     assert len(node.get("/large.bin").body) == LARGE
 
 
+def descriptors(pid: int) -> set[int]:
+    return {int(entry.name) for entry in Path(f"/proc/{pid}/fd").iterdir()}
+
+
+def opened(pid: int, name: str) -> bool:
+    """Whether the process has a file of this name open."""
+    return any(one.name == name for one in (Path(f"/proc/{pid}/fd/{number}").resolve() for number in descriptors(pid)))
+
+
 @contextmanager
 def descriptors_left(node: RunningNode, number: int) -> Iterator[None]:
     """Let the process open only ``number`` more files."""
     pid = node.process.pid
     before = resource.prlimit(pid, resource.RLIMIT_NOFILE)
-    used = {int(entry.name) for entry in Path(f"/proc/{pid}/fd").iterdir()}
+    used = descriptors(pid)
     limit = next(islice((free for free in count() if free not in used), number, None))
     resource.prlimit(pid, resource.RLIMIT_NOFILE, (limit, before[1]))
     try:
@@ -147,6 +156,7 @@ def test_no_descriptor_left(node: RunningNode) -> None:
     with node.connect() as connection:
         assert connection.get("/page.html").status == 200
         assert len(connection.get("/large.bin").body) == LARGE
+        wait_for(lambda: not opened(node.process.pid, "large.bin"), "the file to be closed")
         with descriptors_left(node, 0):
             for target in ("/index.html", "/large.bin"):
                 reply = connection.get(target)

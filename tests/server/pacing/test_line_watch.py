@@ -95,6 +95,7 @@ def test_downloads_that_began_before_the_line_was_full_lend_their_channels_and_a
             for _, writer in slow:
                 writer.write(b"GET /long HTTP/1.1\r\nHost: x\r\n\r\n")
             await until(lambda: node.admission.in_service == len(slow))
+            await blocked(node)
             assert node.pacer is not None
             node.pacer.set_rate(LINE_BPS)
             node._on_line_rate(LINE_BPS)
@@ -125,6 +126,15 @@ async def open_slowly(port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWr
     client.connect(("127.0.0.1", port))
     client.setblocking(False)
     return await asyncio.open_connection(sock=client, limit=1 << 16)
+
+
+async def blocked(node: Node) -> None:
+    """Wait until no response proceeds any more, because all socket buffers are full."""
+    before, unchanged = -1, 0
+    while unchanged < 20:
+        await asyncio.sleep(0.02)
+        sent = sum(getattr(connection, "_sender").sent for connection in node.connections._all)  # noqa: B009
+        before, unchanged = sent, unchanged + 1 if sent == before else 0
 
 
 async def until(is_so: Callable[[], bool]) -> None:
